@@ -1,0 +1,5 @@
+"""`python -m dummyaudit`."""
+
+from dummyaudit.cli.main import main
+
+main()

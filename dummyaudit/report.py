@@ -1,0 +1,420 @@
+"""Report and Layout: what every command returns and every renderer reads. Plain values only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dummyaudit import __version__
+
+SCHEMA = "dummyaudit.report/1"
+
+Verdict = Literal["fits", "over-length", "overflow"]
+Reach = Literal["next-row", "past-table"]
+Change = Literal[
+    "rule",
+    "max_model_len",
+    "num_tokens",
+    "num_reqs",
+    "max_num_seqs",
+    "cudagraph_capture_sizes",
+    "cudagraph_mode",
+    "runner",
+    "release",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCounts:
+    """Requests of a layout that are not in order.
+
+    Attributes:
+        over_length: requests over max_model_len that stay in their row.
+        overflow: requests that leave it.
+    """
+
+    over_length: int
+    overflow: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorstRequest:
+    """The request with the most pages, the last such one if several.
+
+    Attributes:
+        request: its index.
+        seq_len: tokens.
+        pages: page ids that attention reads.
+        slots_read_outside: first and last slot index past its row that are read, or None.
+    """
+
+    request: int
+    seq_len: int
+    pages: int
+    slots_read_outside: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What max_model_len a layout needs, in tokens.
+
+    Attributes:
+        row: the smallest whose row holds every request.
+        strict: the smallest that no request is longer than: the largest seq_len.
+    """
+
+    row: int
+    strict: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A run of equal requests: `count` of them from index `first` on, each reading `pages` page ids."""
+
+    first: int
+    count: int
+    query_len: int
+    seq_len: int
+    pages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One change that cures a flagged layout, or a case, on its own.
+
+    Attributes:
+        change: what to change. `num_tokens` is to be at most `to`, the numbers else at least `to`.
+        to: the new value.
+        text: the same for a person; of a case, as it would be pasted.
+    """
+
+    change: Change
+    to: str | int | list[int]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a rule makes of one shape, and the verdict on it.
+
+    Attributes:
+        rule: name of the rule.
+        num_reqs: requests asked for; a split may use fewer.
+        num_tokens: their tokens together.
+        max_model_len: longest legal request, in tokens.
+        block_size: tokens of one KV page.
+        max_num_seqs: rows of the block table.
+        row_slots: page ids that one row holds.
+        verdict: the worst of its requests.
+        reach: of an overflow, whether a read leaves the whole table.
+        feasible: whether some split of num_tokens among num_reqs keeps to max_model_len.
+        live: whether attention runs on it; if not, it is built and never read.
+        requests: how many requests are not in order.
+        worst: the request with the most pages.
+        needs_max_model_len: what max_model_len it needs.
+        phase: which dummy run of an engine it belongs to, or None.
+        groups: its requests as runs of equal ones, if they were asked for.
+        advice: the smallest changes that cure it; empty if it fits.
+        location: file and line of the setting that it comes from, or None.
+    """
+
+    rule: str
+    num_reqs: int
+    num_tokens: int
+    max_model_len: int
+    block_size: int
+    max_num_seqs: int
+    row_slots: int
+    verdict: Verdict
+    reach: Reach | None
+    feasible: bool
+    live: bool
+    requests: RequestCounts
+    worst: WorstRequest
+    needs_max_model_len: Needs
+    phase: dict[str, str] | None = None
+    groups: tuple[Group, ...] | None = None
+    advice: tuple[Advice, ...] = ()
+    location: tuple[str, int] | None = None
+
+    def fails(self, strict: bool) -> bool:
+        """Whether it makes the gate fail: a live overflow or, if strict, whatever is flagged."""
+        return self.verdict != "fits" if strict else self.live and self.verdict == "overflow"
+
+    @property
+    def badness(self) -> tuple[bool, int, int]:
+        """Sorts layouts: live before latent, then by reach, then by pages or tokens too many."""
+        excess = max(self.worst.pages - self.row_slots, 0) or max(self.worst.seq_len - self.max_model_len, 0)
+        rank = {None: int(self.verdict != "fits"), "next-row": 2, "past-table": 3}[self.reach]
+        return self.live, rank, excess
+
+    def to_dict(self) -> dict[str, Any]:
+        """The layout as JSON holds it: dict, list, str, int, bool and None only."""
+        outside = self.worst.slots_read_outside
+        result: dict[str, Any] = {
+            "rule": self.rule,
+            "num_reqs": self.num_reqs,
+            "num_tokens": self.num_tokens,
+            "max_model_len": self.max_model_len,
+            "block_size": self.block_size,
+            "max_num_seqs": self.max_num_seqs,
+            "row_slots": self.row_slots,
+            "verdict": self.verdict,
+            "reach": self.reach,
+            "feasible": self.feasible,
+            "live": self.live,
+            "requests": {"over_length": self.requests.over_length, "overflow": self.requests.overflow},
+            "worst": {
+                "request": self.worst.request,
+                "seq_len": self.worst.seq_len,
+                "pages": self.worst.pages,
+                "slots_read_outside": None if outside is None else list(outside),
+            },
+            "needs_max_model_len": {
+                "row": self.needs_max_model_len.row,
+                "strict": self.needs_max_model_len.strict,
+            },
+            "phase": self.phase,
+        }
+        if self.location is not None:
+            result["location"] = {"file": self.location[0], "line": self.location[1]}
+        if self.groups is not None:
+            result["groups"] = [
+                {"first": g.first, "count": g.count, "query_len": g.query_len, "seq_len": g.seq_len}
+                for g in self.groups
+            ]
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One rule over the shapes of one num_reqs (or a span of them) under one max_model_len and block_size.
+
+    Attributes:
+        rule: name of the rule.
+        num_reqs: first and last value.
+        max_model_len: tokens.
+        block_size: tokens.
+        shapes: number of shapes.
+        overflow: those that overflow.
+        over_length: those that only are over length.
+        worst: the layout of the worst verdict and, among those, of the longest request; of equal ones the last.
+    """
+
+    rule: str
+    num_reqs: tuple[int, int]
+    max_model_len: int
+    block_size: int
+    shapes: int
+    overflow: int
+    over_length: int
+    worst: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """From which max_model_len on a rule is safe for all shapes of the report.
+
+    Attributes:
+        rule: name of the rule.
+        block_size: tokens.
+        needs_max_model_len: the largest needs of all its layouts.
+    """
+
+    rule: str
+    block_size: int
+    needs_max_model_len: Needs
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of a deployment as a release resolves it, and where it comes from."""
+
+    name: str
+    value: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentCase:
+    """What one runner of one release makes of a deployment's settings.
+
+    Attributes:
+        deployment: name of the deployment, empty if there is but one.
+        release: the release.
+        runner: v1, the first, or v2, the second.
+        settings: as resolved.
+        capture_sizes: in tokens, ascending.
+        dropped: the user's capture sizes that are not used, each with the reason.
+        lora_split: the split that the runner's hook for LoRA makes on its own, or None.
+        layouts: of every dummy run.
+        cures: changes to the settings, each of which alone leaves nothing that fails.
+    """
+
+    deployment: str
+    release: str
+    runner: str
+    settings: tuple[Setting, ...]
+    capture_sizes: tuple[int, ...]
+    dropped: tuple[tuple[int, str], ...]
+    lora_split: str | None
+    layouts: tuple[Layout, ...]
+    cures: tuple[Advice, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The case as JSON holds it, but for its layouts."""
+        return {
+            "deployment": self.deployment,
+            "release": self.release,
+            "runner": self.runner,
+            "settings": [{"name": s.name, "value": s.value, "origin": s.origin} for s in self.settings],
+            "capture_sizes": list(self.capture_sizes),
+            "dropped": [{"size": size, "reason": reason} for size, reason in self.dropped],
+            "lora_split": self.lora_split,
+            "cures": [{"change": a.change, "to": a.to, "text": a.text} for a in self.cures],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Counts of layouts. `fits`, `over_length` and `overflow` add up to `layouts`.
+
+    Attributes:
+        layouts: all of them.
+        fits: those without a fault.
+        over_length: those whose worst verdict is over-length.
+        overflow: those that overflow.
+        infeasible: those that no split can help.
+        latent: those on which no attention runs.
+        live_overflow: those that overflow and are read.
+    """
+
+    layouts: int
+    fits: int
+    over_length: int
+    overflow: int
+    infeasible: int
+    latent: int
+    live_overflow: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether no live layout overflows."""
+        return not self.live_overflow
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summary as JSON holds it."""
+        return {
+            "ok": self.ok,
+            "layouts": self.layouts,
+            "fits": self.fits,
+            "over_length": self.over_length,
+            "overflow": self.overflow,
+            "infeasible": self.infeasible,
+            "latent": self.latent,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """How many layouts were built and walked, on which device, all in agreement with the arithmetic."""
+
+    device: str
+    layouts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The result of an audit.
+
+    Attributes:
+        command: `grid`, `compare`, ...
+        settings: what was asked for, resolved.
+        summary: counts.
+        layouts: every layout; of a large grid each is made when it is asked for.
+        worst: flagged layouts, the worst first, as many as were asked for.
+        cells: of a grid, the layouts by rule, num_reqs, max_model_len and block_size.
+        outlooks: for each rule and block_size, from which max_model_len on it is safe.
+        cases: of `vllm`, the layouts by deployment, release and runner.
+        notes: what a reader has to know that is no verdict.
+        built: what was built, or None if the verdicts are arithmetic alone.
+        strict: whether over-length and latent layouts count as failures.
+        only_flagged: whether renderers that list layouts keep to the flagged ones.
+    """
+
+    command: str
+    settings: dict[str, Any]
+    summary: Summary
+    layouts: Sequence[Layout]
+    worst: tuple[Layout, ...] = ()
+    cells: tuple[Cell, ...] = ()
+    outlooks: tuple[Outlook, ...] = ()
+    cases: tuple[DeploymentCase, ...] = ()
+    notes: tuple[str, ...] = ()
+    built: Built | None = None
+    strict: bool = False
+    only_flagged: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether no live layout overflows."""
+        return self.summary.ok
+
+    @property
+    def failures(self) -> int:
+        """Layouts that make the gate fail: live overflows and, if strict, all that are flagged."""
+        summary = self.summary
+        return summary.over_length + summary.overflow if self.strict else summary.live_overflow
+
+    def is_failure(self, layout: Layout) -> bool:
+        """Whether this layout makes the gate fail."""
+        return layout.fails(self.strict)
+
+    def listed(self) -> Iterator[Layout]:
+        """The layouts that a renderer lists: all, or the flagged ones."""
+        return (layout for layout in self.layouts if not self.only_flagged or layout.verdict != "fits")
+
+    def head(self) -> dict[str, Any]:
+        """The report as JSON holds it, without `layouts`."""
+        return {
+            "schema": SCHEMA,
+            "tool": {"name": "dummyaudit", "version": __version__},
+            "command": self.command,
+            "settings": self.settings,
+            "built": None if self.built is None else {"device": self.built.device, "layouts": self.built.layouts},
+            "summary": self.summary.to_dict(),
+            "outlooks": [
+                {
+                    "rule": outlook.rule,
+                    "block_size": outlook.block_size,
+                    "needs_max_model_len": {
+                        "row": outlook.needs_max_model_len.row,
+                        "strict": outlook.needs_max_model_len.strict,
+                    },
+                }
+                for outlook in self.outlooks
+            ],
+            "advice": [
+                {
+                    "rule": layout.rule,
+                    "num_reqs": layout.num_reqs,
+                    "num_tokens": layout.num_tokens,
+                    "max_model_len": layout.max_model_len,
+                    "block_size": layout.block_size,
+                    "cures": [{"change": a.change, "to": a.to, "text": a.text} for a in layout.advice],
+                }
+                for layout in self.worst
+            ],
+            "cases": [case.to_dict() for case in self.cases],
+            "notes": list(self.notes),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON holds it: dict, list, str, int, bool and None only."""
+        return {**self.head(), "layouts": [layout.to_dict() for layout in self.listed()]}
+
+    def to_json(self) -> str:
+        """The report as a JSON document."""
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False)

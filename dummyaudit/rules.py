@@ -1,0 +1,268 @@
+"""Splits, fills and rules, in closed form over arrays of shapes, and the registry of their names.
+
+A layout is kept as *runs* of equal requests, never request by request: no built-in split makes more than three.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from dummyaudit.axes import Ints, parse_number
+from dummyaudit.block_table import INT32_MAX
+from dummyaudit.errors import InputError, RuleError
+
+Split = Callable[[Ints, Ints], tuple[Ints, Ints]]
+"""From num_reqs [n] and num_tokens [n] to count [k, n] and query_len [k, n] of k runs in the order of the requests.
+
+A count may be 0; the query_len of such a run means nothing.
+"""
+
+FillName = Literal["query", "total", "plus-one", "context", "constant", "max-model-len"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """Layouts of one rule: runs of equal requests.
+
+    Attributes:
+        count: [k, n] requests of a run, or 0.
+        query_len: [k, n] tokens of each of them in this step.
+        seq_len: [k, n] length that attention believes each of them has; 0 where count is 0.
+    """
+
+    count: Ints
+    query_len: Ints
+    seq_len: Ints
+
+    @property
+    def ends(self) -> Ints:
+        """[k, n] index of the request after a run."""
+        return np.cumsum(self.count, axis=0)
+
+
+def last(num_reqs: Ints, num_tokens: Ints) -> tuple[Ints, Ints]:
+    """`q = num_tokens // num_reqs` each, the last request `q` and all of the remainder.
+
+    vLLM's second runner before PR #49751 (0.27) and its first runner to this day. It breaks where the remainder,
+    up to num_reqs - 1 tokens, does not fit the row of the last request.
+    """
+    q, r = np.divmod(num_tokens, num_reqs)
+    return np.stack([num_reqs - 1, np.ones_like(r)]), np.stack([q, q + r])
+
+
+def even(num_reqs: Ints, num_tokens: Ints) -> tuple[Ints, Ints]:
+    """`q` each, the last `r` requests `q + 1`, with `q, r = divmod(num_tokens, num_reqs)`.
+
+    vLLM's second runner since PR #49751 (0.27). Its longest request, cdiv(num_tokens, num_reqs), is the shortest
+    possible: it breaks only where every split does.
+    """
+    q, r = np.divmod(num_tokens, num_reqs)
+    return np.stack([num_reqs - r, r]), np.stack([q, q + 1])
+
+
+def even_first(num_reqs: Ints, num_tokens: Ints) -> tuple[Ints, Ints]:
+    """As `even`, but the first `r` requests have the token more."""
+    q, r = np.divmod(num_tokens, num_reqs)
+    return np.stack([r, num_reqs - r]), np.stack([q + 1, q])
+
+
+def mixed(num_reqs: Ints, num_tokens: Ints) -> tuple[Ints, Ints]:
+    """`min(num_reqs - 1, num_tokens // 2)` decodes of 1 token, then one prefill with all the rest.
+
+    The mixed batch of vLLM's first runner, which warms FlashInfer up with 16 tokens. It breaks where the
+    rest does not fit the row of the prefill. Source: vllm/v1/worker/gpu_model_runner.py.
+    """
+    decodes = np.minimum(num_reqs - 1, num_tokens // 2)
+    ones = np.ones_like(decodes)
+    return np.stack([decodes, ones]), np.stack([ones, num_tokens - decodes])
+
+
+def single(num_reqs: Ints, num_tokens: Ints) -> tuple[Ints, Ints]:
+    """One request takes all tokens, however many were asked for.
+
+    SGLang's piecewise capture (sglang #21112). It breaks where num_tokens does not fit one row.
+    """
+    return np.ones_like(num_reqs)[None], num_tokens[None]
+
+
+def uniform(query_len: int) -> Split:
+    """`query_len` tokens each for as many requests as that needs, at most num_reqs; the last one has what is left.
+
+    Uniform decode of vLLM's first runner. It breaks where num_reqs are too few, since the last one gets the rest.
+    """
+
+    def split(num_reqs: Ints, num_tokens: Ints) -> tuple[Ints, Ints]:
+        full = np.minimum(num_reqs, -(-num_tokens // query_len)) - 1
+        lengths = np.full_like(full, query_len)
+        return np.stack([full, np.ones_like(full)]), np.stack([lengths, num_tokens - full * query_len])
+
+    return split
+
+
+SPLITS: dict[str, Split] = {
+    "last": last,
+    "even": even,
+    "even-first": even_first,
+    "mixed": mixed,
+    "single": single,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """How seq_len is set from the split.
+
+    Attributes:
+        name: `query` (seq_len = query_len), `total` (num_tokens), `plus-one` (the last request, the prefill, has
+            query_len + 1), `context` (query_len + tokens), `constant` (tokens), `max-model-len`.
+        tokens: what `context` adds and `constant` sets; 0 for the others.
+    """
+
+    name: FillName
+    tokens: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.tokens}" if self.name in ("context", "constant") else self.name
+
+    def runs(self, count: Ints, query_len: Ints, num_tokens: Ints, max_model_len: int) -> Runs:
+        """The runs of a split, with their seq_len.
+
+        Raises:
+            RuleError: a seq_len does not fit the engine's int32 tensors.
+        """
+        match self.name:
+            case "query":
+                seq_len = query_len
+            case "total":
+                seq_len = np.broadcast_to(num_tokens, count.shape)
+            case "plus-one":
+                count, query_len = _part_last(count, query_len)
+                seq_len = query_len.copy()
+                seq_len[-1] += 1
+            case "context":
+                seq_len = query_len + self.tokens
+            case "constant":
+                seq_len = np.full_like(count, self.tokens)
+            case "max-model-len":
+                seq_len = np.full_like(count, max_model_len)
+        seq_len = np.where(count > 0, seq_len, 0)
+        if self.name in ("plus-one", "context") and seq_len.size and seq_len.max() > INT32_MAX:
+            raise RuleError(f"fill {self}: a seq_len does not fit the engine's int32 tensors", "use fewer tokens")
+        return Runs(count, query_len, seq_len)
+
+
+def _part_last(count: Ints, query_len: Ints) -> tuple[Ints, Ints]:
+    """The same runs with the last request of all as a run of its own, at the end."""
+    k = len(count)
+    last_run = k - 1 - np.argmax(count[::-1] > 0, axis=0)
+    shorter = count - (np.arange(k)[:, None] == last_run)
+    ones = np.ones_like(count[:1])
+    return np.concatenate([shorter, ones]), np.concatenate(
+        [query_len, np.take_along_axis(query_len, last_run[None], 0)]
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """A named pair of a split and a fill.
+
+    Attributes:
+        name: the name in reports, by which `find_rule` finds it again.
+        split: how num_tokens becomes one query_len a request.
+        fill: how seq_len is set from the split.
+    """
+
+    name: str
+    split: Split
+    fill: Fill
+
+    def runs(self, num_reqs: Ints, num_tokens: Ints, max_model_len: int) -> Runs:
+        """What this rule makes of the shapes num_reqs [n], num_tokens [n] under one max_model_len.
+
+        Raises:
+            RuleError: a seq_len does not fit int32, or a user's rule returns what is no split.
+        """
+        return self.fill.runs(*self.split(num_reqs, num_tokens), num_tokens, max_model_len)
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether the split is one of ours, which makes at most three runs of a shape."""
+        return self.split.__module__ == __name__
+
+    @property
+    def needs_max_model_len(self) -> bool:
+        """Whether its layouts change with max_model_len."""
+        return self.fill.name == "max-model-len"
+
+
+_QUERY = Fill("query")
+NAMED_RULES: dict[str, Rule] = {
+    rule.name: rule
+    for rule in (
+        Rule("last", last, _QUERY),
+        Rule("even", even, _QUERY),
+        Rule("v1", last, Fill("total")),
+        Rule("v1-mixed", mixed, Fill("plus-one")),
+        Rule("single", single, _QUERY),
+    )
+}
+ALIASES = {"old": "last", "new": "even"}
+
+
+def find_rule(name: str) -> Rule:
+    """The rule of a name: a named one or its alias, `SPLIT` or `SPLIT+FILL`, where a split may be `module:callable`.
+
+    Raises:
+        RuleError: there is none, or it cannot be loaded.
+    """
+    name = ALIASES.get(name, name)
+    if name in NAMED_RULES:
+        return NAMED_RULES[name]
+    split_name, plus, fill_name = name.rpartition("+")
+    if not plus:
+        split_name, fill_name = name, "query"
+    split_name = ALIASES.get(split_name, split_name)
+    fill = _find_fill(fill_name)
+    head, colon, argument = split_name.partition(":")
+    if split_name in SPLITS:
+        split = SPLITS[split_name]
+    elif head == "uniform":
+        split = uniform(_argument("uniform", argument))
+    elif colon:
+        from dummyaudit.custom_rule import load_split
+
+        split = load_split(split_name)
+    else:
+        raise _unknown("rule", name, [*NAMED_RULES, *ALIASES, *SPLITS, "uniform:N"])
+    canonical = split_name if fill == _QUERY else f"{split_name}+{fill}"
+    same = (rule for rule in NAMED_RULES.values() if rule.split is split and rule.fill == fill)
+    return next(same, Rule(canonical, split, fill))
+
+
+def _find_fill(name: str) -> Fill:
+    head, _, argument = name.partition(":")
+    match head:
+        case "query" | "total" | "plus-one" | "max-model-len" if head == name:
+            return Fill(head)
+        case "context" | "constant":
+            return Fill(head, _argument(head, argument))
+        case _:
+            raise _unknown("fill", name, ["query", "total", "plus-one", "context:N", "constant:N", "max-model-len"])
+
+
+def _argument(name: str, text: str) -> int:
+    try:
+        return parse_number(name, text)
+    except InputError as error:
+        raise RuleError(error.message, f"write {name}:N") from None
+
+
+def _unknown(kind: str, name: str, known: list[str]) -> RuleError:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(dict.fromkeys(known))} and module:callable"
+    return RuleError(f"unknown {kind} {name!r}", hint)
