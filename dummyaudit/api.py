@@ -30,6 +30,9 @@ DEFAULT_RULES = ("last", "even")
 WORST = 20
 """Flagged layouts that a report keeps as its worst, if not told otherwise."""
 
+MAX_TABLES = 2**16
+"""Block tables of one grid, for each of which counts are kept."""
+
 LISTED_VALUES = 4096
 """Values of a range that the settings list one by one; a longer one is written as first:last:step."""
 
@@ -208,6 +211,12 @@ def _tables(
     token_alignment: TokenAlignment,
     kernel_block_size: int | None,
 ) -> tuple[BlockTable, ...]:
+    lengths, sizes = as_axis("max_model_len", max_model_len), as_axis("block_size", block_size)
+    if len(lengths) * len(sizes) > MAX_TABLES:
+        raise InputError(
+            f"max_model_len and block_size: {len(lengths)} x {len(sizes)} block tables are more than {MAX_TABLES}",
+            "use larger steps",
+        )
     return tuple(
         BlockTable(
             max_model_len=length,
@@ -217,8 +226,8 @@ def _tables(
             token_alignment=token_alignment,
             kernel_block_size=kernel_block_size,
         )
-        for length in as_axis("max_model_len", max_model_len)
-        for size in as_axis("block_size", block_size)
+        for length in lengths
+        for size in sizes
     )
 
 

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dummyaudit.block_table import positive
+from dummyaudit.block_table import INT32_MAX, positive, too_large
 from dummyaudit.errors import InputError
 
 Ints = npt.NDArray[np.int64]
 
 MAX_AXIS_VALUES = 2**24
 """Values that an axis may list; one plain range may be longer, since it is kept as a range."""
+
+MAX_NUM_REQS = 2**22
+"""Values of num_reqs, for each of which a few numbers are kept."""
 
 _NUMBER = re.compile(r"([0-9]+)([kKmM]?)")
 _UNITS = {"": 1, "k": 1000, "K": 1024, "m": 1000**2, "M": 1024**2}
@@ -30,7 +33,10 @@ def parse_number(name: str, text: str) -> int:
     match = _NUMBER.fullmatch(text.strip())
     if not match:
         raise InputError(f"{name}: {text.strip()!r} is not a whole number of 1 or more", "write it as 4096 or 4K")
-    return positive(name, int(match[1]) * _UNITS[match[2]])
+    digits = match[1].lstrip("0")
+    if len(digits) > len(str(INT32_MAX)):
+        raise too_large(name, f"of {len(digits)} digits")
+    return positive(name, int(digits or 0) * _UNITS[match[2]])
 
 
 def parse_axis(name: str, text: str) -> Sequence[int]:
@@ -134,7 +140,13 @@ class Shapes:
 
 
 def product(num_reqs: Sequence[int], num_tokens: Sequence[int]) -> Shapes:
-    """All pairs of two ascending axes, without those of `num_tokens < num_reqs`, which are no shapes."""
+    """All pairs of two ascending axes, without those of `num_tokens < num_reqs`, which are no shapes.
+
+    Raises:
+        InputError: there are none, or num_reqs has more than MAX_NUM_REQS values.
+    """
+    if len(num_reqs) > MAX_NUM_REQS:
+        raise InputError(f"num_reqs: {len(num_reqs)} values are more than {MAX_NUM_REQS}", "use a larger step")
     rows = np.asarray(num_reqs, dtype=np.int64)
     if isinstance(num_tokens, range):
         starts = -(-(rows - num_tokens.start) // num_tokens.step).clip(max=0)

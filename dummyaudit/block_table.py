@@ -35,10 +35,20 @@ def positive(name: str, value: object) -> int:
     except TypeError:
         raise InputError(f"{name} must be a whole number, got {value!r}") from None
     if isinstance(value, bool) or number < 1:
-        raise InputError(f"{name} must be at least 1, got {value}")
+        raise InputError(f"{name} must be at least 1, got {_shown(number)}")
     if number > INT32_MAX:
-        raise InputError(f"{name} {value} does not fit the engine's int32 tensors", f"use at most {INT32_MAX}")
+        raise too_large(name, _shown(number))
     return number
+
+
+def _shown(number: int) -> str:
+    """Without the digits of a number so large that Python refuses to write them."""
+    return str(number) if number.bit_length() <= 256 else f"of {number.bit_length()} bits"
+
+
+def too_large(name: str, size: str) -> InputError:
+    """The error that says so of a value, whose size is given in words."""
+    return InputError(f"{name} {size} does not fit the engine's int32 tensors", f"use at most {INT32_MAX}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

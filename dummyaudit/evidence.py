@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -33,18 +34,21 @@ LIMIT = 2**33
 """Bytes of tensors beyond which a single layout is refused."""
 
 
+_DEVICE = re.compile(r"cpu|cuda(?::([0-9]{1,4}))?")
+
+
 def find_device(name: str) -> str:
     """The same name, if torch has that device: cpu, cuda or cuda:N.
 
     Raises:
         DeviceError: it has not.
     """
-    kind, colon, index = name.partition(":")
-    if not (name == "cpu" or kind == "cuda") or (colon and not index.isdecimal()):
+    match = _DEVICE.fullmatch(name)
+    if not match:
         raise DeviceError(f"unknown device {name!r}", "use auto, none, cpu, cuda or cuda:N")
-    if kind == "cuda":
+    if name != "cpu":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if int(index or 0) >= count:
+        if int(match[1] or 0) >= count:
             raise DeviceError(f"device {name}: torch {torch.__version__} sees {count} CUDA devices", "use cpu")
     return name
 

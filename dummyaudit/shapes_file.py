@@ -25,14 +25,14 @@ def read_shapes(name: str) -> list[tuple[int, int]]:
     Raises:
         InputError: the file cannot be read, or a line (named) is no shape.
     """
-    stdin = name == "-"
+    file, title = (0, "stdin") if name == "-" else (name, name)
     try:
-        with open(0 if stdin else name, encoding="utf-8-sig", newline="", closefd=not stdin) as stream:
-            return list(_shapes("stdin" if stdin else name, stream))
+        with open(file, encoding="utf-8-sig", newline="", closefd=file != 0) as stream:
+            return list(_shapes(title, stream))
     except OSError as error:
-        raise InputError(f"cannot read {name!r}: {error.strerror}") from error
+        raise InputError(f"cannot read {title!r}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{name}: not a text file", "give CSV or JSON lines") from error
+        raise InputError(f"{title}: not a text file", "give CSV or JSON lines") from error
 
 
 def _shapes(name: str, stream: TextIO) -> Iterator[tuple[int, int]]:

@@ -40,7 +40,19 @@ def to_text(parts: Sequence[Table | Text | str], style: Style) -> str:
     )
     with console.capture() as capture:
         for part in parts:
-            # Names come from files and modules, and a terminal would obey what control characters they hold.
-            shown = (Segment(visible(text), style) for text, style, _ in console.render(part))
-            console.print(Segments(shown), end="")
-    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+            for line in Segment.split_lines(console.render(part)):
+                console.print(Segments([*_clean(line), Segment.line()]), end="")
+    return capture.get()
+
+
+def _clean(line: list[Segment]) -> list[Segment]:
+    """A line without blanks at its end, and with control characters made visible.
+
+    Names come from files and modules, and a terminal would obey what control characters they hold.
+    """
+    shown = [Segment(visible(text), style) for text, style, _ in line]
+    while shown and not (text := shown[-1].text.rstrip()):
+        shown.pop()
+    if shown:
+        shown[-1] = Segment(text, shown[-1].style)
+    return shown

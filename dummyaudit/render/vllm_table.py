@@ -160,7 +160,7 @@ def _flagged(report: Report, style: Style) -> Iterator[Table | Text]:
     table = new_table(*((title, right) for title, right, shown in columns if shown))
     for layout in report.worst:
         phase = layout.phase or {}
-        row = [
+        row: list[str | Text] = [
             phase.get("deployment", ""),
             phase["release"],
             phase["runner"],
@@ -184,7 +184,5 @@ def _flagged(report: Report, style: Style) -> Iterator[Table | Text]:
 
 
 def _flag(layout: Layout) -> Text:
-    words = layout.reach or layout.verdict
-    words += "" if layout.live else " latent"
-    words += "" if layout.feasible else " infeasible"
-    return Text(words, style=STYLES[layout.verdict] if layout.live else "")
+    live, feasible = "" if layout.live else " latent", "" if layout.feasible else " infeasible"
+    return Text(f"{layout.reach or layout.verdict}{live}{feasible}", style=STYLES[layout.verdict] if layout.live else "")

@@ -1,0 +1,92 @@
+"""`dummyaudit grid`: a whole grid of shapes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dummyaudit.cli import options
+
+EPILOG = """\b
+Examples:
+  dummyaudit grid --max-model-len 4096
+  dummyaudit grid --num-reqs 1:256:x2 --num-tokens 256:512:16 --max-model-len 16,64 --format github
+"""
+
+
+def grid(
+    num_reqs: Annotated[
+        str | None,
+        typer.Option(metavar=options.AXIS, help="Requests.  [default: 1:256:x2]", show_default=False),
+    ] = None,
+    num_tokens: Annotated[
+        str | None,
+        typer.Option(
+            metavar=options.AXIS,
+            help="Their tokens together.  [default: for each num_reqs the capture sizes that vLLM chooses]",
+            show_default=False,
+        ),
+    ] = None,
+    max_model_len: options.MaxModelLen = "16,64,256,1024,4096",
+    block_size: options.BlockSize = "16",
+    shapes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Take shapes from a CSV file (header num_reqs,num_tokens) or JSON lines instead; - is stdin.",
+        ),
+    ] = None,
+    max_num_seqs: options.MaxNumSeqs = None,
+    rule: options.Rules = None,
+    token_alignment: options.TokenAlignment = "128",
+    kernel_block_size: options.KernelBlockSize = None,
+    dcp: options.Dcp = "1",
+    interleave: options.Interleave = "1",
+    device: options.Device = "auto",
+    form: options.FormatOption = "table",
+    output: options.Output = None,
+    report: options.Reports = None,
+    only_flagged: options.OnlyFlagged = False,
+    show_all: options.ShowAll = False,
+    strict: options.Strict = False,
+    exit_zero: options.ExitZero = False,
+) -> int:
+    """Audit every shape of a grid, rules side by side.
+
+    An AXIS is 16, or 1,2,4, or 8:256:8 (both ends), or 1:256:x2 (doubling), or several joined by commas; k and m
+    are powers of 1000, K and M of 1024.
+    """
+    from dummyaudit import api
+    from dummyaudit.axes import parse_axis
+    from dummyaudit.cli.run import run, table_options
+    from dummyaudit.shapes_file import read_shapes
+
+    settings = table_options(
+        max_model_len=max_model_len,
+        block_size=block_size,
+        max_num_seqs=max_num_seqs,
+        token_alignment=token_alignment,
+        kernel_block_size=kernel_block_size,
+        dcp=dcp,
+        interleave=interleave,
+    )
+    return run(
+        lambda progress: api.grid(
+            num_reqs=None if num_reqs is None else parse_axis("num_reqs", num_reqs),
+            num_tokens=None if num_tokens is None else parse_axis("num_tokens", num_tokens),
+            shapes=None if shapes is None else read_shapes(shapes),
+            rules=rule or api.DEFAULT_RULES,
+            device=device,
+            strict=strict,
+            only_flagged=only_flagged,
+            worst=None if show_all else api.WORST,
+            progress=progress,
+            **settings,
+        ),
+        form=form,
+        output=output,
+        report=report,
+        show_all=show_all,
+        exit_zero=exit_zero,
+    )
