@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from dummyaudit.batch import DummyBatch
     from dummyaudit.block_table import BlockTable
     from dummyaudit.errors import DummyAuditError
+    from dummyaudit.findings import Finding, assert_fits, check
+    from dummyaudit.frontier_audit import frontier
     from dummyaudit.report import Layout, Report
 
 __version__ = "0.1.0"
@@ -19,11 +21,15 @@ __all__ = [
     "BlockTable",
     "DummyAuditError",
     "DummyBatch",
+    "Finding",
     "Layout",
     "Report",
+    "assert_fits",
     "build",
+    "check",
     "compare",
     "engine",
+    "frontier",
     "grid",
 ]
 
@@ -32,10 +38,14 @@ _HOMES = {
     "BlockTable": "block_table",
     "DummyAuditError": "errors",
     "DummyBatch": "batch",
+    "Finding": "findings",
     "Layout": "report",
     "Report": "report",
+    "assert_fits": "findings",
     "build": "api",
+    "check": "findings",
     "compare": "api",
+    "frontier": "frontier_audit",
     "grid": "api",
 }
 

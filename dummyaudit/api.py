@@ -4,37 +4,34 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dummyaudit.axes import Shapes, as_axis, check_shape, pairs, product, ragged
+from dummyaudit.axes import check_shape, pairs
 from dummyaudit.block_table import INT32_MAX, BlockTable, TokenAlignment, cdiv, positive
-from dummyaudit.engine import NEWEST_RELEASE
 from dummyaudit.errors import DeviceError, InputError
-from dummyaudit.report import Built, Report
+from dummyaudit.report import Built, Layout, Report
 from dummyaudit.rules import Rule, find_rule
+from dummyaudit.space import (
+    DEFAULT_MAX_MODEL_LEN,
+    DEFAULT_RULES,
+    Axis,
+    check_rows,
+    describe,
+    find_rules,
+    make_shapes,
+    make_tables,
+)
 from dummyaudit.sweep import Layouts, Sweep
-from dummyaudit.tally import Check, tally
+from dummyaudit.tally import Check, Progress, Tally, finish, plan, tally_part
 
 if TYPE_CHECKING:
     from dummyaudit.batch import DummyBatch
 
-Axis = int | Sequence[int]
-Progress = Callable[[int, int], None]
-"""Called with the number of layouts done, and of all."""
-
-DEFAULT_NUM_REQS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-DEFAULT_MAX_MODEL_LEN = (16, 64, 256, 1024, 4096)
-DEFAULT_RULES = ("last", "even")
 WORST = 20
 """Flagged layouts that a report keeps as its worst, if not told otherwise."""
-
-MAX_TABLES = 2**16
-"""Block tables of one grid, for each of which counts are kept."""
-
-LISTED_VALUES = 4096
-"""Values of a range that the settings list one by one; a longer one is written as first:last:step."""
 
 
 def grid(
@@ -54,7 +51,10 @@ def grid(
     strict: bool = False,
     only_flagged: bool = False,
     worst: int | None = WORST,
+    summary: bool = False,
+    jobs: int = 1,
     progress: Progress | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Report:
     """Audits every shape `num_reqs` by `num_tokens`, under every max_model_len and block_size, by every rule.
 
@@ -74,21 +74,27 @@ def grid(
         strict: whether over-length layouts count as failures.
         only_flagged: whether the report lists flagged layouts only.
         worst: how many flagged layouts `Report.worst` keeps, or None for all.
+        summary: whether only counts and the worst layout of each rule and block table are kept. They come from
+            closed forms where there are some and nothing is to be built; device auto then is none.
+        jobs: processes that share the work. A script that uses several has to guard its main module, as with
+            `multiprocessing`.
         progress: called now and then with the layouts done and to do.
+        stop: asked now and then whether to end; the report then is of the shapes up to there.
 
     Raises:
         DummyAuditError: a setting cannot be used, a rule does not work, or a built batch disagrees.
     """
     if shapes is None:
-        space = _space(num_reqs, num_tokens, max_num_seqs)
+        space = make_shapes(num_reqs, num_tokens, max_num_seqs)
     elif num_reqs is None and num_tokens is None:
         space = pairs(list(shapes))
     else:
         raise InputError("shapes were given along with num_reqs or num_tokens", "give one or the other")
-    tables = _tables(max_model_len, block_size, dcp, interleave, token_alignment, kernel_block_size)
-    _check_rows(max_num_seqs, int(space.num_reqs[-1]))
-    sweep = Sweep(space, tables, _find_rules(rules), max_num_seqs, strict)
-    return _audit("grid", sweep, device, only_flagged, worst, progress)
+    tables = make_tables(max_model_len, block_size, dcp, interleave, token_alignment, kernel_block_size)
+    check_rows(max_num_seqs, int(space.num_reqs[-1]))
+    sweep = Sweep(space, tables, find_rules(rules), max_num_seqs, strict)
+    run = _Run(worst, summary, positive("jobs", jobs), progress, stop)
+    return _audit("grid", sweep, "none" if summary and device == "auto" else device, only_flagged, run)
 
 
 def compare(
@@ -129,12 +135,12 @@ def compare(
         DummyAuditError: as in `grid`; also `num_reqs > num_tokens`.
     """
     check_shape(num_reqs, num_tokens)
-    _check_rows(max_num_seqs, num_reqs)
-    found = _find_rules(rules)
+    check_rows(max_num_seqs, num_reqs)
+    found = find_rules(rules)
     lengths = max_model_len if max_model_len is not None else _ladder(num_reqs, num_tokens, found)
-    tables = _tables(lengths, block_size, dcp, interleave, token_alignment, kernel_block_size)
+    tables = make_tables(lengths, block_size, dcp, interleave, token_alignment, kernel_block_size)
     sweep = Sweep(pairs([(num_reqs, num_tokens)]), tables, found, max_num_seqs, strict, groups=True)
-    return _audit("compare", sweep, device, only_flagged, None, None)
+    return _audit("compare", sweep, device, only_flagged, _Run(worst=None))
 
 
 def build(
@@ -149,7 +155,7 @@ def build(
         DummyAuditError: this is no shape, it has more requests than rows, or the device is not there.
     """
     check_shape(num_reqs, num_tokens)
-    _check_rows(block_table.max_num_seqs, num_reqs)
+    check_rows(block_table.max_num_seqs, num_reqs)
     found = find_rule(rule) if isinstance(rule, str) else rule
     resolved = resolve_device(device)
     if resolved is None:
@@ -192,62 +198,6 @@ def find_check(device: str) -> tuple[str | None, Check | None]:
     return torch_device, Evidence(torch_device).check
 
 
-def _space(num_reqs: Axis | None, num_tokens: Axis | None, max_num_seqs: int | None) -> Shapes:
-    if num_reqs is None:
-        reqs: Sequence[int] = [n for n in DEFAULT_NUM_REQS if n <= (max_num_seqs or n)]
-    else:
-        reqs = as_axis("num_reqs", num_reqs)
-    if num_tokens is not None:
-        return product(reqs, as_axis("num_tokens", num_tokens))
-    sizes = [NEWEST_RELEASE.capture_sizes(max_num_seqs=n, max_num_batched_tokens=None) for n in reqs]
-    return ragged(reqs, [[size for size in some if size >= n] for n, some in zip(reqs, sizes, strict=True)])
-
-
-def _tables(
-    max_model_len: Axis,
-    block_size: Axis,
-    dcp: int,
-    interleave: int,
-    token_alignment: TokenAlignment,
-    kernel_block_size: int | None,
-) -> tuple[BlockTable, ...]:
-    lengths, sizes = as_axis("max_model_len", max_model_len), as_axis("block_size", block_size)
-    if len(lengths) * len(sizes) > MAX_TABLES:
-        raise InputError(
-            f"max_model_len and block_size: {len(lengths)} x {len(sizes)} block tables are more than {MAX_TABLES}",
-            "use larger steps",
-        )
-    return tuple(
-        BlockTable(
-            max_model_len=length,
-            block_size=size,
-            dcp=dcp,
-            interleave=interleave,
-            token_alignment=token_alignment,
-            kernel_block_size=kernel_block_size,
-        )
-        for length in lengths
-        for size in sizes
-    )
-
-
-def _check_rows(max_num_seqs: int | None, num_reqs: int) -> None:
-    if max_num_seqs is not None and num_reqs > positive("max_num_seqs", max_num_seqs):
-        raise InputError(
-            f"num_reqs {num_reqs} is more than max_num_seqs {max_num_seqs}, the rows of the block table",
-            f"use max_num_seqs {num_reqs} or more",
-        )
-
-
-def _find_rules(names: Sequence[str]) -> tuple[Rule, ...]:
-    if isinstance(names, str):
-        raise InputError(f"rules must be a list of names, got {names!r}", f"use [{names!r}]")
-    found = {rule.name: rule for rule in map(find_rule, names)}
-    if not found:
-        raise InputError("nothing to audit: no rule was given", "use last, even")
-    return tuple(found.values())
-
-
 def _ladder(num_reqs: int, num_tokens: int, rules: tuple[Rule, ...]) -> list[int]:
     """Powers of two from the shortest feasible length up to the first at which every rule fits."""
     length = 1 << (cdiv(num_tokens, num_reqs) - 1).bit_length()
@@ -258,49 +208,52 @@ def _ladder(num_reqs: int, num_tokens: int, rules: tuple[Rule, ...]) -> list[int
     return ladder
 
 
-def _audit(
-    command: str,
-    sweep: Sweep,
-    device: str,
-    only_flagged: bool,
-    worst: int | None,
-    progress: Progress | None,
-) -> Report:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """How a sweep is worked off, and what is kept of it; see `grid`."""
+
+    worst: int | None
+    summary: bool = False
+    jobs: int = 1
+    progress: Progress | None = None
+    stop: Callable[[], bool] | None = None
+
+
+def _audit(command: str, sweep: Sweep, device: str, only_flagged: bool, run: _Run) -> Report:
     torch_device, check = find_check(device)
-    found = tally(sweep, worst, check, progress)
+    closed = None
+    if run.summary and check is None:
+        from dummyaudit.closed_tally import tally_closed
+
+        closed = tally_closed(sweep)
+    found = closed or _tally(sweep, torch_device, check, run)
+    worst = found.worst
+    layouts: Sequence[Layout] = Layouts(found.sweep)
+    if run.summary:
+        layouts = [cell.worst for cell in found.cells]
+        flagged = [layout for layout in layouts if layout.verdict != "fits"]
+        worst = tuple(sorted(flagged, key=lambda layout: layout.badness, reverse=True))
     return Report(
         command=command,
-        settings=_settings(sweep),
+        settings=describe(sweep),
         summary=found.summary,
-        layouts=Layouts(sweep),
-        worst=found.worst,
+        layouts=layouts,
+        worst=worst,
         cells=found.cells,
         outlooks=found.outlooks,
-        built=None if torch_device is None else Built(torch_device, len(sweep)),
+        built=None if torch_device is None else Built(torch_device, found.summary.layouts),
+        closed_form=closed is not None,
+        planned=len(sweep) if found.summary.layouts < len(sweep) else None,
         strict=sweep.strict,
         only_flagged=only_flagged,
+        summary_only=run.summary,
     )
 
 
-def _settings(sweep: Sweep) -> dict[str, Any]:
-    table = sweep.tables[0]
-    return {
-        "num_reqs": _listed(sweep.shapes.num_reqs.tolist()),
-        "num_tokens": _listed(sweep.shapes.values),
-        "max_model_len": sorted({t.max_model_len for t in sweep.tables}),
-        "block_size": sorted({t.block_size for t in sweep.tables}),
-        "max_num_seqs": sweep.max_num_seqs,
-        "rules": [rule.name for rule in sweep.rules],
-        "dcp": table.dcp,
-        "interleave": table.interleave,
-        "token_alignment": table.token_alignment,
-        "kernel_block_size": table.kernel_block_size,
-        "strict": sweep.strict,
-    }
+def _tally(sweep: Sweep, device: str | None, check: Check | None, run: _Run) -> Tally:
+    planned = plan(sweep, 0 if run.summary else run.worst, cells=1 if run.summary else None)
+    if run.jobs > 1:
+        from dummyaudit.jobs import tally_with_jobs
 
-
-def _listed(values: Sequence[int] | Any) -> list[int] | str:
-    """The values of an axis, each once, ascending; a long range as first:last:step."""
-    if isinstance(values, range):
-        return f"{values[0]}:{values[-1]}:{values.step}" if len(values) > LISTED_VALUES else list(values)
-    return [int(value) for value in np.unique(values)]
+        return finish(planned, tally_with_jobs(planned, run.jobs, device, run.progress, run.stop))
+    return finish(planned, tally_part(planned, 0, len(sweep.shapes), check, run.progress, run.stop))

@@ -55,16 +55,22 @@ def find_worst(runs: Runs, table: BlockTable) -> Worst:
 
 def find_severity(runs: Runs, worst: Worst, max_num_seqs: Ints, table: BlockTable) -> Severities:
     """Severity [n] of each layout, in tables of max_num_seqs [n] rows."""
-    severity = (worst.longest > table.max_model_len).astype(np.int8)
-    (overflows,) = np.nonzero(worst.pages > table.row_slots)
-    if len(overflows):
-        outside = slots_past_table(
-            Runs(runs.count[:, overflows], runs.query_len[:, overflows], runs.seq_len[:, overflows]),
-            max_num_seqs[overflows],
-            table,
-        )
-        severity[overflows] = np.where((outside > 0).any(axis=0), PAST_TABLE, NEXT_ROW)
-    return severity
+    slots = table.row_slots
+    over_length = worst.longest > table.max_model_len
+    overflow = worst.pages > slots
+    if overflow.any():
+        past_table = overflow & (worst.pages > (max_num_seqs - worst.request) * slots)
+        # Else one behind the worst request, of fewer pages, may leave the table, if the last one could with as many.
+        unsure = overflow & ~past_table
+        if unsure.any():
+            (rest,) = np.nonzero(unsure & (worst.pages > (max_num_seqs - runs.ends[-1] + 1) * slots))
+            some = Runs(runs.count[:, rest], runs.query_len[:, rest], runs.seq_len[:, rest])
+            outside = slots_past_table(some, max_num_seqs[rest], table)
+            past_table[rest] = (outside > 0).any(axis=0)
+    else:
+        past_table = overflow
+    # A row holds at least max_model_len, so that each of these implies the one before.
+    return over_length.view(np.int8) + overflow.view(np.int8) + past_table.view(np.int8)
 
 
 def slots_past_table(runs: Runs, max_num_seqs: Ints, table: BlockTable) -> Ints:

@@ -88,7 +88,7 @@ def as_axis(name: str, values: int | Sequence[int]) -> Sequence[int]:
     Raises:
         InputError: it is empty, or holds a value that is no size.
     """
-    if isinstance(values, int):
+    if isinstance(values, int) or not hasattr(values, "__len__"):
         return (positive(name, values),)
     if not len(values):
         raise InputError(f"{name}: an empty axis")
@@ -128,6 +128,12 @@ class Shapes:
         shift = self.starts[low : high + 1] - self.offsets[low : high + 1]
         return num_reqs, self._take(np.arange(first, last, dtype=np.int64) + np.repeat(shift, counts))
 
+    def prefix(self, last: int) -> Shapes:
+        """The shapes before number `last`, at least one."""
+        rows = int(np.searchsorted(self.offsets, last - 1, side="right"))
+        offsets = self.offsets[: rows + 1].clip(max=last)
+        return Shapes(self.num_reqs[:rows], self.values, self.starts[:rows], offsets)
+
     def at(self, index: Ints) -> tuple[Ints, Ints]:
         """num_reqs and num_tokens, [m] each, of the shapes at index [m]."""
         row = np.searchsorted(self.offsets, index, side="right") - 1
@@ -161,7 +167,12 @@ def ragged(num_reqs: Sequence[int], num_tokens: Sequence[Sequence[int]]) -> Shap
     """For each num_reqs, ascending, its own ascending num_tokens of at least as many."""
     counts = np.array([len(values) for values in num_tokens], dtype=np.int64)
     values = np.concatenate([np.asarray(values, dtype=np.int64) for values in num_tokens])
-    return _shapes(np.asarray(num_reqs, dtype=np.int64), values, np.cumsum(counts) - counts, counts)
+    return grouped(np.asarray(num_reqs, dtype=np.int64), values, counts)
+
+
+def grouped(num_reqs: Ints, num_tokens: Ints, counts: Ints) -> Shapes:
+    """The same of arrays: the first counts[0] of num_tokens [n] are those of num_reqs[0], and so on."""
+    return _shapes(num_reqs, num_tokens, np.cumsum(counts) - counts, counts)
 
 
 def pairs(shapes: Sequence[tuple[int, int]]) -> Shapes:
@@ -198,3 +209,21 @@ def check_shape(num_reqs: int, num_tokens: int) -> None:
             f"num_reqs {num_reqs} is more than num_tokens {num_tokens}: every request has at least one token",
             f"use num_tokens {num_reqs} or more",
         )
+
+
+def in_steps(sizes: Sequence[int]) -> str:
+    """Ascending sizes for a person, four or more in equal steps as `8-248 by 8`."""
+    parts: list[str] = []
+    rest = list(sizes)
+    while rest:
+        step = rest[1] - rest[0] if len(rest) > 1 else 0
+        run = 1
+        while run < len(rest) and rest[run] - rest[run - 1] == step:
+            run += 1
+        if run > 3:
+            parts.append(f"{rest[0]}-{rest[run - 1]} by {step}")
+        else:
+            run = 1
+            parts.append(str(rest[0]))
+        rest = rest[run:]
+    return ", ".join(parts) or "none"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,24 +77,23 @@ def build_batch(
         table: the geometry of rows and pages.
         device: where the tensors are made.
     """
+    # What differs from request to request is laid out by NumPy, as the engine does it, and sent to the device.
     num_reqs = runs.count.sum(axis=0)
     padding = max_num_seqs - num_reqs
-    seq_lens = _expand([*runs.seq_len, 0 * padding], [*runs.count, padding], torch.int32, device)
-    # The entry before a layout's first request takes back all that was summed before it.
-    one = np.ones_like(num_tokens)
-    before = -np.concatenate([one[:0], [0], num_tokens[:-1]])
-    steps = _expand([before, *runs.query_len, 0 * padding], [one, *runs.count, padding], torch.int32, device)
-    query_start_loc = torch.cumsum(steps, 0, dtype=torch.int32)
-    # Request j of all has its end behind the j ends before it, the zeros that start layouts, and their padding.
-    ends = _expand([np.cumsum(padding) - padding + np.arange(1, len(padding) + 1)], [num_reqs], torch.int64, device)
-    ends += torch.arange(len(ends), device=device)
-    memory, table_starts = _build_tables(seq_lens, max_num_seqs, table)
+    # Of each layout the first entry takes back all that was summed before it, and the last ones add nothing.
+    before = np.concatenate([[0], -num_tokens[:-1]])
+    steps = _expand([before, *runs.query_len, 0 * padding], [np.ones_like(before), *runs.count, padding])
+    query_start_loc = torch.cumsum(to_device(steps, device), 0, dtype=torch.int32)
+    # Request j of all has its end behind the j ends before it, and behind the zeros and the padding of the layouts.
+    skipped = np.cumsum(padding + 1) - padding
+    ends = np.arange(int(num_reqs.sum())) + np.repeat(skipped, num_reqs)
+    memory, table_starts = _build_tables(runs.seq_len.max(axis=0), max_num_seqs, table, device)
     return DummyBatch(
-        num_scheduled_tokens=np.repeat(runs.query_len.T.ravel().astype(np.int32), runs.count.T.ravel()),
-        seq_lens=seq_lens,
+        num_scheduled_tokens=_expand([*runs.query_len], [*runs.count]),
+        seq_lens=to_device(_expand([*runs.seq_len, 0 * padding], [*runs.count, padding]), device),
         query_start_loc=query_start_loc,
         positions=torch.zeros(int(num_tokens.sum()), dtype=torch.int64, device=device),
-        logits_indices=query_start_loc.index_select(0, ends) - 1,
+        logits_indices=query_start_loc.index_select(0, to_device(ends, device)) - 1,
         memory=memory,
         table_starts=table_starts,
         num_reqs=num_reqs,
@@ -107,32 +107,28 @@ def to_device(array: npt.NDArray[np.generic], device: str | torch.device) -> tor
     return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
 
-def _expand(values: list[Ints], counts: list[Ints], dtype: torch.dtype, device: str | torch.device) -> torch.Tensor:
+def _expand(values: Sequence[Ints], counts: Sequence[Ints]) -> npt.NDArray[np.int32]:
     """Every value of [k, n] as often as it counts, layout by layout."""
-    repeats = np.stack(counts, axis=1).ravel()
-    return torch.repeat_interleave(
-        to_device(np.stack(values, axis=1).ravel(), device).to(dtype),
-        to_device(repeats, device),
-        output_size=int(repeats.sum()),
-    )
+    return np.repeat(np.array(values, dtype=np.int32).T.ravel(), np.array(counts).T.ravel())
 
 
-def _build_tables(seq_lens: torch.Tensor, max_num_seqs: Ints, table: BlockTable) -> tuple[torch.Tensor, Ints]:
+def _build_tables(
+    longest: Ints, max_num_seqs: Ints, table: BlockTable, device: str | torch.device
+) -> tuple[torch.Tensor, Ints]:
     """One table for each run of layouts with equally many rows, between guards that hold every read of theirs.
 
     The last row starts row_slots before the end of its table, so that no read leaves a guard behind it of
-    `pages - row_slots` entries, where pages is the most that any built seq_len needs.
+    `pages - row_slots` entries, where pages is what the longest seq_len of a layout, [n], needs.
     """
     slots = table.row_slots
-    row_starts = np.cumsum(max_num_seqs) - max_num_seqs
-    longest = np.maximum.reduceat(seq_lens.cpu().numpy(), row_starts).astype(np.int64)
-    first = np.flatnonzero(np.diff(max_num_seqs, prepend=0))  # of the layouts that share a table
+    is_first = np.ones(len(longest), dtype=np.bool_)
+    np.not_equal(max_num_seqs[1:], max_num_seqs[:-1], out=is_first[1:])
+    (first,) = np.nonzero(is_first)  # of the layouts that share a table
     rows = max_num_seqs[first]
     guards = (table.pages(np.maximum.reduceat(longest, first)) - slots).clip(min=MIN_GUARD)
     starts = np.cumsum(guards + np.concatenate([[MIN_GUARD], rows[:-1] * slots + MIN_GUARD])) - guards
     size = int(starts[-1] + rows[-1] * slots + guards[-1])
-    memory = torch.full((size,), CANARY, dtype=torch.int32, device=seq_lens.device)
+    memory = torch.full((size,), CANARY, dtype=torch.int32, device=device)
     for start, length in zip(starts.tolist(), (rows * slots).tolist(), strict=True):
-        torch.arange(length, dtype=torch.int32, device=seq_lens.device, out=memory[start : start + length])
-    shared_by = np.diff(np.concatenate([first, [len(max_num_seqs)]]))
-    return memory, np.repeat(starts, shared_by)
+        torch.arange(length, dtype=torch.int32, device=device, out=memory[start : start + length])
+    return memory, starts[np.cumsum(is_first) - 1]

@@ -92,29 +92,48 @@ class Evidence:
         for first, last in pairwise(edges):
             part = slice(first, last)
             some = Runs(runs.count[:, part], runs.query_len[:, part], runs.seq_len[:, part])
+            some_worst = Worst(worst.request[part], worst.seq_len[part], worst.pages[part], worst.longest[part])
             try:
-                batch = build_batch(some, num_tokens[part], max_num_seqs[part], table, self.device)
+                self._check_batch(rule, table, some, num_tokens[part], max_num_seqs[part], severity[part], some_worst)
             except (RuntimeError, MemoryError) as error:
                 text = str(error).splitlines()[0] if str(error) else "out of memory"
                 raise DeviceError(f"cannot build on {self.device}: {text}", "use --device none") from error
-            said = _said(some, num_tokens[part], max_num_seqs[part], table)
-            said |= {
-                "severity": severity[part].astype(np.int64),
-                "worst request": worst.request[part],
-                "pages": worst.pages[part],
-                "longest seq_len": worst.longest[part],
-            }
-            seen = _seen(batch)
-            for name, values in said.items():
-                (wrong,) = np.nonzero(values != seen[name])
-                if len(wrong):
-                    i = int(wrong[0])
-                    raise DisagreementError(
-                        f"rule {rule.name} at num_reqs {batch.num_reqs[i]}, num_tokens {num_tokens[part][i]}, "
-                        f"max_model_len {table.max_model_len}, block_size {table.block_size}: {name} is "
-                        f"{values[i]} by arithmetic and {seen[name][i]} in the batch built on {self.device}",
-                        "no verdict can be trusted; please report this",
-                    )
+
+    def _check_batch(
+        self,
+        rule: Rule,
+        table: BlockTable,
+        runs: Runs,
+        num_tokens: Ints,
+        max_num_seqs: Ints,
+        severity: Severities,
+        worst: Worst,
+    ) -> None:
+        batch = build_batch(runs, num_tokens, max_num_seqs, table, self.device)
+        said = _said_of_tensors(runs, num_tokens, max_num_seqs, table) | {
+            "worst request": worst.request,
+            "seq_len of the worst request": worst.seq_len,
+            "pages": worst.pages,
+            "longest seq_len": worst.longest,
+        }
+        self._compare(rule, batch, num_tokens, said, _seen_in_tensors(batch))
+        # Not before: of a seq_len that is too long a walk might leave its allocation.
+        said = _said_of_reads(runs, max_num_seqs, table) | {"severity": severity.astype(np.int64)}
+        self._compare(rule, batch, num_tokens, said, _seen_by_walk(batch, worst.longest))
+
+    def _compare(
+        self, rule: Rule, batch: DummyBatch, num_tokens: Ints, said: dict[str, Ints], seen: dict[str, Ints]
+    ) -> None:
+        for name, values in said.items():
+            (wrong,) = np.nonzero(values != seen[name])
+            if len(wrong):
+                i = int(wrong[0])
+                raise DisagreementError(
+                    f"rule {rule.name} at num_reqs {batch.num_reqs[i]}, num_tokens {num_tokens[i]}, "
+                    f"max_model_len {batch.table.max_model_len}, block_size {batch.table.block_size}: {name} is "
+                    f"{values[i]} by arithmetic and {seen[name][i]} in the batch built on {self.device}",
+                    "no verdict can be trusted; please report this",
+                )
 
 
 def _bytes(table: BlockTable, runs: Runs, num_tokens: Ints, max_num_seqs: Ints) -> npt.NDArray[np.float64]:
@@ -126,57 +145,84 @@ def _bytes(table: BlockTable, runs: Runs, num_tokens: Ints, max_num_seqs: Ints) 
     return size
 
 
-def _said(runs: Runs, num_tokens: Ints, max_num_seqs: Ints, table: BlockTable) -> dict[str, Ints]:
-    """What arithmetic says of n layouts, [n] each."""
+def _said_of_tensors(runs: Runs, num_tokens: Ints, max_num_seqs: Ints, table: BlockTable) -> dict[str, Ints]:
+    """What arithmetic says of the tensors of n layouts, [n] each."""
+    num_reqs = runs.count.sum(axis=0)
     over_length, overflow = count_requests(runs, table)
-    reads = count_reads(runs, max_num_seqs, table)
+    # Of a run that begins behind b tokens, request j ends at b + (j + 1) * query_len.
+    tokens = runs.count * runs.query_len
+    before = np.cumsum(tokens, axis=0) - tokens
+    ends = (runs.count * before + runs.query_len * (runs.count * (runs.count + 1) // 2)).sum(axis=0)
     return {
-        "number of requests": runs.count.sum(axis=0),
+        "number of requests": num_reqs,
+        "sum of seq_lens": (runs.count * runs.seq_len).sum(axis=0),
         "sum of num_scheduled_tokens": num_tokens,
         "last query_start_loc": num_tokens,
-        "last of logits_indices": num_tokens - 1,
+        "sum of query_start_loc": ends + (max_num_seqs - num_reqs) * num_tokens,
+        "sum of logits_indices": ends - num_reqs,
+        "number of logits_indices at the end of a request": num_reqs,
         "requests over length": over_length,
         "requests that overflow": overflow,
+    }
+
+
+def _said_of_reads(runs: Runs, max_num_seqs: Ints, table: BlockTable) -> dict[str, Ints]:
+    """What arithmetic says of the reads of n layouts, [n] each."""
+    reads = count_reads(runs, max_num_seqs, table)
+    return {
         "reads from the own row": reads.own,
         "reads from another row": reads.other_row,
         "reads from outside the table": reads.outside,
     }
 
 
-def _seen(batch: DummyBatch) -> dict[str, Ints]:
-    """The same of built layouts, read back from their tensors."""
+def _seen_in_tensors(batch: DummyBatch) -> dict[str, Ints]:
+    """What `_said_of_tensors` says, and the worst request, of built layouts, read back from their tensors."""
     table = batch.table
-    reads = walk(batch)
     seq_lens = batch.seq_lens.cpu().numpy().astype(np.int64)
+    query_start_loc = batch.query_start_loc.cpu().numpy()
+    logits_indices = batch.logits_indices.cpu().numpy()
     row_ends = np.cumsum(batch.max_num_seqs)
     rows = row_ends - batch.max_num_seqs
+    loc_ends = row_ends + np.arange(len(rows))
+    req_ends = np.cumsum(batch.num_reqs)
+    reqs = req_ends - batch.num_reqs
+    scheduled = np.cumsum(batch.num_scheduled_tokens, dtype=np.int64)
+    before = scheduled[reqs] - batch.num_scheduled_tokens[reqs]
+    at_end = logits_indices + 1 == scheduled - np.repeat(before, batch.num_reqs)
     pages = table.pages(seq_lens)
-    num_reqs = np.add.reduceat(seq_lens > 0, rows, dtype=np.int64)
-    req_ends = np.cumsum(num_reqs)
     leaves = pages > table.row_slots
     most_pages = np.maximum.reduceat(pages, rows)
     # The last row of as many pages as any of its layout.
     is_worst = pages == np.repeat(most_pages, batch.max_num_seqs)
     worst_row = np.maximum.reduceat(np.where(is_worst, np.arange(len(pages)), -1), rows)
-    longest = np.maximum.reduceat(seq_lens, rows)
     return {
-        "number of requests": num_reqs,
-        "sum of num_scheduled_tokens": np.add.reduceat(
-            batch.num_scheduled_tokens, req_ends - num_reqs, dtype=np.int64
-        ),
-        "last query_start_loc": batch.query_start_loc.cpu().numpy()[row_ends + np.arange(len(rows))],
-        "last of logits_indices": batch.logits_indices.cpu().numpy()[req_ends - 1],
+        "number of requests": np.add.reduceat(seq_lens > 0, rows, dtype=np.int64),
+        "sum of seq_lens": np.add.reduceat(seq_lens, rows),
+        "sum of num_scheduled_tokens": np.add.reduceat(batch.num_scheduled_tokens, reqs, dtype=np.int64),
+        "last query_start_loc": query_start_loc[loc_ends],
+        "sum of query_start_loc": np.add.reduceat(query_start_loc, loc_ends - batch.max_num_seqs, dtype=np.int64),
+        "sum of logits_indices": np.add.reduceat(logits_indices, reqs, dtype=np.int64),
+        "number of logits_indices at the end of a request": np.add.reduceat(at_end, reqs, dtype=np.int64),
         "requests over length": np.add.reduceat((seq_lens > table.max_model_len) & ~leaves, rows, dtype=np.int64),
         "requests that overflow": np.add.reduceat(leaves, rows, dtype=np.int64),
+        "worst request": worst_row - rows,
+        "seq_len of the worst request": seq_lens[worst_row],
+        "pages": most_pages,
+        "longest seq_len": np.maximum.reduceat(seq_lens, rows),
+    }
+
+
+def _seen_by_walk(batch: DummyBatch, longest: Ints) -> dict[str, Ints]:
+    """What `_said_of_reads` says, and the severity, of built layouts whose longest seq_len [n] are known."""
+    reads = walk(batch)
+    return {
         "reads from the own row": reads.own,
         "reads from another row": reads.other_row,
         "reads from outside the table": reads.outside,
         "severity": np.select(
-            [reads.outside > 0, reads.other_row > 0, longest > table.max_model_len],
+            [reads.outside > 0, reads.other_row > 0, longest > batch.table.max_model_len],
             [PAST_TABLE, NEXT_ROW, OVER_LENGTH],
             FITS,
         ),
-        "worst request": worst_row - rows,
-        "pages": most_pages,
-        "longest seq_len": longest,
     }

@@ -212,6 +212,19 @@ class Cell:
     over_length: int
     worst: Layout
 
+    def to_dict(self) -> dict[str, Any]:
+        """The cell as JSON holds it."""
+        return {
+            "rule": self.rule,
+            "num_reqs": list(self.num_reqs),
+            "max_model_len": self.max_model_len,
+            "block_size": self.block_size,
+            "shapes": self.shapes,
+            "overflow": self.overflow,
+            "over_length": self.over_length,
+            "worst": self.worst.to_dict(),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
@@ -335,13 +348,17 @@ class Report:
         summary: counts.
         layouts: every layout; of a large grid each is made when it is asked for.
         worst: flagged layouts, the worst first, as many as were asked for.
-        cells: of a grid, the layouts by rule, num_reqs, max_model_len and block_size.
+        cells: of a grid, the layouts by rule, num_reqs, max_model_len and block_size. With `summary_only` of all
+            num_reqs together, and `layouts` is the worst of each cell.
         outlooks: for each rule and block_size, from which max_model_len on it is safe.
         cases: of `vllm`, the layouts by deployment, release and runner.
         notes: what a reader has to know that is no verdict.
         built: what was built, or None if the verdicts are arithmetic alone.
+        closed_form: whether the counts are sums by closed form, for which no shape was looked at on its own.
+        planned: layouts that were to be audited, if the audit was stopped before its end; else None.
         strict: whether over-length and latent layouts count as failures.
         only_flagged: whether renderers that list layouts keep to the flagged ones.
+        summary_only: whether only counts and the worst layout of each cell were asked for.
     """
 
     command: str
@@ -354,8 +371,11 @@ class Report:
     cases: tuple[DeploymentCase, ...] = ()
     notes: tuple[str, ...] = ()
     built: Built | None = None
+    closed_form: bool = False
+    planned: int | None = None
     strict: bool = False
     only_flagged: bool = False
+    summary_only: bool = False
 
     @property
     def ok(self) -> bool:
@@ -384,6 +404,8 @@ class Report:
             "command": self.command,
             "settings": self.settings,
             "built": None if self.built is None else {"device": self.built.device, "layouts": self.built.layouts},
+            "closed_form": self.closed_form,
+            "planned": self.planned,
             "summary": self.summary.to_dict(),
             "outlooks": [
                 {
@@ -409,6 +431,7 @@ class Report:
             ],
             "cases": [case.to_dict() for case in self.cases],
             "notes": list(self.notes),
+            **({"cells": [cell.to_dict() for cell in self.cells]} if self.summary_only else {}),
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from dummyaudit.report import (
 )
 from dummyaudit.rules import Rule, Runs
 
-CHUNK = 2**15
+CHUNK = 2**14
 """Shapes worked off at once: arrays that a core's cache holds."""
 
 VERDICTS: dict[int, tuple[Verdict, Reach | None]] = {
@@ -85,17 +85,19 @@ class Sweep:
         """max_num_seqs [n] of the block tables of n shapes."""
         return num_reqs if self.max_num_seqs is None else np.full_like(num_reqs, self.max_num_seqs)
 
-    def judged(self, rule: Rule, num_reqs: Ints, num_tokens: Ints) -> Iterator[tuple[int, BlockTable, Runs, Worst]]:
-        """The n shapes under each block table in turn, with its place; what does not change is made once."""
-        for block_size in self.block_sizes:
-            runs = None
-            for place, table in enumerate(self.tables):
-                if table.block_size != block_size:
-                    continue
-                if runs is None or rule.needs_max_model_len:
-                    runs = rule.runs(num_reqs, num_tokens, table.max_model_len)
-                    worst = find_worst(runs, table)
-                yield place, table, runs, worst
+    def judged(
+        self, rule: Rule, num_reqs: Ints, num_tokens: Ints
+    ) -> Iterator[tuple[Runs, Worst, list[tuple[int, BlockTable]]]]:
+        """What a rule makes of n shapes, each with the block tables, and their places, for which that is the same."""
+        places = list(enumerate(self.tables))
+        if rule.needs_max_model_len:
+            groups = [[place] for place in places]
+        else:
+            groups = [[p for p in places if p[1].block_size == block_size] for block_size in self.block_sizes]
+        for group in groups:
+            table = group[0][1]
+            runs = rule.runs(num_reqs, num_tokens, table.max_model_len)
+            yield runs, find_worst(runs, table), group
 
     def layouts(self, rule: Rule, table: BlockTable, num_reqs: Ints, num_tokens: Ints) -> list[Layout]:
         """The layouts of n shapes num_reqs [n], num_tokens [n]."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from dummyaudit.audit import NEXT_ROW, OVER_LENGTH, Severities, Worst, find_severity
+from dummyaudit.audit import Severities, Worst, find_severity
 from dummyaudit.axes import Ints
 from dummyaudit.block_table import BlockTable
+from dummyaudit.counts import Cells, Counts, Ranks, WorstLayouts, make_cells
 from dummyaudit.report import Cell, Layout, Needs, Outlook, Summary
 from dummyaudit.rules import Rule, Runs
 from dummyaudit.sweep import Sweep
@@ -20,192 +19,178 @@ MAX_CELLS = 4096
 Check = Callable[[Rule, BlockTable, Runs, Ints, Ints, Severities, Worst], None]
 """Holds built batches against the arithmetic of a chunk: rule, table, runs, num_tokens, max_num_seqs, verdicts."""
 
+Progress = Callable[[int, int], None]
+"""Called with the number of layouts done, and of all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tally:
     """What one pass over a sweep found.
 
     Attributes:
+        sweep: what was audited: the sweep or, if the pass was stopped, its first shapes.
         summary: counts of layouts.
         cells: by block table, then by num_reqs, then by rule.
         outlooks: by rule, then by block_size.
         worst: flagged layouts, the worst first.
     """
 
+    sweep: Sweep
     summary: Summary
     cells: tuple[Cell, ...]
     outlooks: tuple[Outlook, ...]
     worst: tuple[Layout, ...]
 
 
-class _Counts:
-    """The running counts of one rule under one block table, [cells] each."""
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to keep of a sweep.
 
-    def __init__(self, cells: int) -> None:
-        self.overflow = np.zeros(cells, dtype=np.int64)
-        self.over_length = np.zeros(cells, dtype=np.int64)
-        self.worst_key = np.full(cells, -1, dtype=np.int64)
-        self.worst_shape = np.zeros(cells, dtype=np.int64)
-        self.needs_pages = 0
-        self.needs_strict = 0
+    Attributes:
+        sweep: the sweep.
+        cells: its cells under one block table.
+        worst_limit: how many of the worst flagged layouts to keep, or None for all.
+    """
 
-    def add(self, severity: Severities, worst: Worst, first_shape: int, cells: slice, starts: Ints) -> None:
-        """Adds a chunk whose shapes, from first_shape on, lie in these cells, each from its start on."""
-        self.needs_pages = max(self.needs_pages, int(worst.pages.max()))
-        self.needs_strict = max(self.needs_strict, int(worst.longest.max()))
-        key = (severity.astype(np.int64) << 31) | worst.longest
-        # The place in the chunk is the low part of the key, so that one maximum finds value and place.
-        place = np.arange(len(key))
-        best = np.maximum.reduceat((key << 28) | place, starts)
-        better = best >> 28 >= self.worst_key[cells]
-        self.worst_key[cells] = np.where(better, best >> 28, self.worst_key[cells])
-        self.worst_shape[cells] = np.where(better, first_shape + (best & (2**28 - 1)), self.worst_shape[cells])
-        if severity.any():
-            self.overflow[cells] += np.add.reduceat(severity >= NEXT_ROW, starts, dtype=np.int64)
-            self.over_length[cells] += np.add.reduceat(severity == OVER_LENGTH, starts, dtype=np.int64)
+    sweep: Sweep
+    cells: Cells
+    worst_limit: int | None
 
 
-class _Worst:
-    """The flagged layouts seen so far that are the worst: [m] each, at most `limit`."""
+class Part:
+    """What was found in some of the shapes, from the first on.
 
-    def __init__(self, limit: int | None) -> None:
-        self.limit = limit
-        self.key = np.zeros(0, dtype=np.int64)
-        self.place = np.zeros((0, 3), dtype=np.int64)  # table, shape, rule
+    Attributes:
+        counts: by block table, then by rule.
+        worst: the worst layouts.
+        infeasible: layouts that no split can help.
+        last: number of the shape behind them.
+    """
 
-    def add(self, severity: Severities, worst: Worst, table: BlockTable, place: tuple[int, int, int]) -> None:
-        """Adds those of a chunk of one rule under one table, whose first layout has this place."""
-        (flagged,) = np.nonzero(severity)
-        if not len(flagged):
-            return
-        excess = np.where(
-            severity[flagged] >= NEXT_ROW,
-            worst.pages[flagged] - table.row_slots,
-            worst.longest[flagged] - table.max_model_len,
-        )
-        key = (severity[flagged].astype(np.int64) << 31) | excess
-        if self.limit is not None:
-            kept = _largest(key, self.limit)
-            key, flagged = key[kept], flagged[kept]
-        self.key = np.concatenate([self.key, key])
-        self.place = np.concatenate([self.place, np.array(place) + flagged[:, None] * [0, 1, 0]])
-        if self.limit is not None:
-            kept = self._order()[: self.limit]
-            self.key, self.place = self.key[kept], self.place[kept]
+    def __init__(self, plan: Plan, first: int) -> None:
+        self.counts = [[Counts(len(plan.cells)) for _ in plan.sweep.rules] for _ in plan.sweep.tables]
+        self.worst = WorstLayouts(plan.worst_limit)
+        self.infeasible = 0
+        self.last = first
 
-    def layouts(self, sweep: Sweep) -> tuple[Layout, ...]:
-        """The layouts, the worst first; of equal ones in the order of the sweep."""
-        return tuple(
-            sweep.layouts(sweep.rules[rule], sweep.tables[table], *sweep.shapes.slice(shape, shape + 1))[0]
-            for table, shape, rule in self.place[self._order()].tolist()
-        )
-
-    def _order(self) -> Ints:
-        return np.lexsort((self.place[:, 2], self.place[:, 1], self.place[:, 0], -self.key))
+    def merge(self, later: Part) -> None:
+        """Adds the part that begins where this one ends."""
+        for row, later_row in zip(self.counts, later.counts, strict=True):
+            for counts, later_counts in zip(row, later_row, strict=True):
+                counts.merge(later_counts)
+        self.worst.merge(later.worst)
+        self.infeasible += later.infeasible
+        self.last = later.last
 
 
-def _largest(key: Ints, limit: int) -> Ints:
-    """Indices of the largest `limit` keys; of equal ones the first."""
-    if len(key) <= limit:
-        return np.arange(len(key))
-    least = np.partition(key, -limit)[-limit]
-    above = np.flatnonzero(key > least)
-    return np.concatenate([above, np.flatnonzero(key == least)[: limit - len(above)]])
+def plan(sweep: Sweep, worst_limit: int | None, cells: int | None = None) -> Plan:
+    """What to keep: of each table and rule at most `cells` cells, if given; of all tables at most MAX_CELLS."""
+    return Plan(sweep, make_cells(sweep.shapes, cells or MAX_CELLS // len(sweep.tables)), worst_limit)
 
 
-def tally(
-    sweep: Sweep,
-    worst_limit: int | None,
+def tally_part(
+    plan: Plan,
+    first: int,
+    last: int,
     check: Check | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Tally:
-    """Goes over a sweep once.
+    progress: Progress | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Part:
+    """Judges the shapes first to last - 1, chunk by chunk.
 
     Args:
-        sweep: what to audit.
-        worst_limit: how many of the worst flagged layouts to keep, or None for all.
+        plan: what to audit and to keep.
+        first: number of the first shape.
+        last: number of the shape behind the last.
         check: called for every chunk of every rule and block table.
-        progress: called after each of them with the number of layouts done, and of all.
+        progress: called after each of them.
+        stop: asked after each chunk whether to end here.
     """
-    shapes, tables, rules = sweep.shapes, sweep.tables, sweep.rules
-    per_cell = -(-len(shapes.num_reqs) * len(tables) // MAX_CELLS)
-    cell_starts = shapes.offsets[:-1:per_cell]
-    counts = [[_Counts(len(cell_starts)) for _ in rules] for _ in tables]
-    worst_layouts = _Worst(worst_limit)
-    infeasible = done = 0
-    for first in range(0, len(shapes), sweep.chunk):
-        last = min(first + sweep.chunk, len(shapes))
-        num_reqs, num_tokens = shapes.slice(first, last)
+    sweep = plan.sweep
+    part = Part(plan, first)
+    per_shape = len(sweep.rules) * len(sweep.tables)
+    for start in range(first, last, sweep.chunk):
+        end = min(start + sweep.chunk, last)
+        num_reqs, num_tokens = sweep.shapes.slice(start, end)
         rows = sweep.rows(num_reqs)
-        low, high = np.searchsorted(cell_starts, (first, last - 1), side="right") - 1
-        cells = slice(int(low), int(high) + 1)
-        starts = (cell_starts[cells] - first).clip(min=0)
-        for r, rule in enumerate(rules):
-            for t, table, runs, worst in sweep.judged(rule, num_reqs, num_tokens):
-                severity = find_severity(runs, worst, rows, table)
-                counts[t][r].add(severity, worst, first, cells, starts)
-                worst_layouts.add(severity, worst, table, (t, first, r))
-                if check:
-                    check(rule, table, runs, num_tokens, rows, severity, worst)
-                done += last - first
-                if progress:
-                    progress(done, len(sweep))
-        infeasible += sum(int((num_tokens > num_reqs * table.max_model_len).sum()) for table in tables)
-    return Tally(
-        _summary(sweep, counts, infeasible * len(rules)),
-        _cells(sweep, counts, cell_starts, per_cell),
-        _outlooks(sweep, counts),
-        worst_layouts.layouts(sweep),
+        cells, starts = plan.cells.of(start, end)
+        done = (start - first) * per_shape
+        for r, rule in enumerate(sweep.rules):
+            for runs, worst, tables in sweep.judged(rule, num_reqs, num_tokens):
+                ranks = Ranks(worst, start, cells, starts)
+                for t, table in tables:
+                    severity = find_severity(runs, worst, rows, table)
+                    part.counts[t][r].add(severity, ranks)
+                    part.worst.add(severity, ranks, table, (t, start, r))
+                    if check:
+                        check(rule, table, runs, num_tokens, rows, severity, worst)
+                    done += end - start
+                    if progress:
+                        progress(done, (last - first) * per_shape)
+        infeasible = sum(int((num_tokens > num_reqs * table.max_model_len).sum()) for table in sweep.tables)
+        part.infeasible += infeasible * len(sweep.rules)
+        part.last = end
+        if stop and stop():
+            break
+    return part
+
+
+def finish(plan: Plan, part: Part) -> Tally:
+    """The tally of a part that begins with the first shape."""
+    sweep, cells = plan.sweep, plan.cells
+    if part.last < len(sweep.shapes):
+        sweep = replace(sweep, shapes=sweep.shapes.prefix(part.last))
+        cells = cells.prefix(part.last, int(sweep.shapes.num_reqs[-1]))
+    part.worst.sort()
+    worst = tuple(
+        sweep.layouts(sweep.rules[rule], sweep.tables[table], *sweep.shapes.slice(shape, shape + 1))[0]
+        for table, shape, rule in part.worst.place.tolist()
     )
+    return Tally(sweep, _summary(sweep, part), _cells(sweep, part, cells), _outlooks(sweep, part), worst)
 
 
-def _summary(sweep: Sweep, counts: list[list[_Counts]], infeasible: int) -> Summary:
-    overflow = sum(int(c.overflow.sum()) for row in counts for c in row)
-    over_length = sum(int(c.over_length.sum()) for row in counts for c in row)
+def _summary(sweep: Sweep, part: Part) -> Summary:
+    overflow = sum(int(c.overflow.sum()) for row in part.counts for c in row)
+    over_length = sum(int(c.over_length.sum()) for row in part.counts for c in row)
     return Summary(
         layouts=len(sweep),
         fits=len(sweep) - overflow - over_length,
         over_length=over_length,
         overflow=overflow,
-        infeasible=infeasible,
+        infeasible=part.infeasible,
         latent=0,
         live_overflow=overflow,
     )
 
 
-def _cells(sweep: Sweep, counts: list[list[_Counts]], cell_starts: Ints, per_cell: int) -> tuple[Cell, ...]:
-    shapes = sweep.shapes
-    num_shapes_of_cell = np.diff(cell_starts, append=len(shapes)).tolist()
-    first = shapes.num_reqs[::per_cell]
-    last = shapes.num_reqs[np.minimum(np.arange(len(first)) * per_cell + per_cell, len(shapes.num_reqs)) - 1]
-    spans = list(zip(first.tolist(), last.tolist(), strict=True))
-    cells = []
-    for table, row in zip(sweep.tables, counts, strict=True):
+def _cells(sweep: Sweep, part: Part, cells: Cells) -> tuple[Cell, ...]:
+    found = []
+    for table, row in zip(sweep.tables, part.counts, strict=True):
         by_rule = [
             [
-                Cell(rule.name, span, table.max_model_len, table.block_size, num_shapes, overflow, over_length, worst)
-                for span, num_shapes, overflow, over_length, worst in zip(
-                    spans,
-                    num_shapes_of_cell,
-                    c.overflow.tolist(),
-                    c.over_length.tolist(),
-                    sweep.layouts(rule, table, *shapes.at(c.worst_shape)),
+                Cell(rule.name, span, table.max_model_len, table.block_size, shapes, overflow, over_length, worst)
+                for span, shapes, overflow, over_length, worst in zip(
+                    cells.spans,
+                    cells.shapes,
+                    c.overflow[: len(cells)].tolist(),
+                    c.over_length[: len(cells)].tolist(),
+                    sweep.layouts(rule, table, *sweep.shapes.at(c.worst_shape[: len(cells)])),
                     strict=True,
                 )
             ]
             for rule, c in zip(sweep.rules, row, strict=True)
         ]
-        cells += [cell for same_shapes in zip(*by_rule, strict=True) for cell in same_shapes]
-    return tuple(cells)
+        found += [cell for same_shapes in zip(*by_rule, strict=True) for cell in same_shapes]
+    return tuple(found)
 
 
-def _outlooks(sweep: Sweep, counts: list[list[_Counts]]) -> tuple[Outlook, ...]:
+def _outlooks(sweep: Sweep, part: Part) -> tuple[Outlook, ...]:
     outlooks = []
     for r, rule in enumerate(sweep.rules):
         for block_size in sweep.block_sizes:
             same = [
                 (table, row[r])
-                for table, row in zip(sweep.tables, counts, strict=True)
+                for table, row in zip(sweep.tables, part.counts, strict=True)
                 if table.block_size == block_size
             ]
             needs = Needs(
@@ -214,3 +199,11 @@ def _outlooks(sweep: Sweep, counts: list[list[_Counts]]) -> tuple[Outlook, ...]:
             )
             outlooks.append(Outlook(rule.name, block_size, needs))
     return tuple(outlooks)
+
+
+def tally(
+    sweep: Sweep, worst_limit: int | None, check: Check | None = None, progress: Progress | None = None
+) -> Tally:
+    """Goes over a sweep once, in this process."""
+    planned = plan(sweep, worst_limit)
+    return finish(planned, tally_part(planned, 0, len(sweep.shapes), check, progress))

@@ -21,32 +21,47 @@ def walk(batch: DummyBatch) -> Reads:
     """
     device, slots = batch.seq_lens.device, batch.table.row_slots
     rows = batch.max_num_seqs
-    row_starts = np.cumsum(rows) - rows
-    layout_of_row = torch.repeat_interleave(to_device(rows, device), output_size=len(batch.seq_lens))
-    first_slot = torch.arange(0, len(batch.seq_lens) * slots, slots, device=device)
-    own_id = first_slot - to_device(row_starts * slots, device).index_select(0, layout_of_row)
-    address = own_id + to_device(batch.table_starts, device).index_select(0, layout_of_row)
-    read_end = torch.cumsum(batch.table.pages(batch.seq_lens.long()), 0)
-    read_start = torch.cat([read_end.new_zeros(1), read_end[:-1]])
+    row_ends = np.cumsum(rows)
+    first_ids = np.arange(0, int(row_ends[-1]) * slots, slots) - np.repeat((row_ends - rows) * slots, rows)
+    pages = batch.table.pages(batch.seq_lens.long())
+    read_end = torch.cumsum(pages, 0)
+    read_start = read_end - pages
+    # Read number j of all, if it is of this row, is of address + j.
+    address = to_device(first_ids + np.repeat(batch.table_starts, rows), device) - read_start
+    # int32 holds the differences too: a canary less the largest id wraps to what is far from any row.
+    first_id = to_device(first_ids.astype(np.int32), device)
 
     own = np.zeros(len(rows), dtype=np.int64)
     outside = np.zeros_like(own)
-    ends = read_end[to_device(row_starts + rows - 1, device)].cpu().numpy()
+    ends = read_end.index_select(0, to_device(row_ends - 1, device)).cpu().numpy()
     for low in range(0, int(ends[-1]), WINDOW):
         high = min(low + WINDOW, int(ends[-1]))
-        reads_of_row = read_end.clip(max=high) - read_start.clip(min=low)
-        row = torch.repeat_interleave(reads_of_row.clip(min=0), output_size=high - low)
-        slot = torch.arange(low, high, device=device) - read_start.index_select(0, row)
-        page_id = batch.memory.index_select(0, address.index_select(0, row) + slot)
-        from_row_start = page_id - own_id.index_select(0, row)
-        is_own = (from_row_start >= 0) & (from_row_start < slots)
+        if high - low < ends[-1]:
+            pages = (read_end.clip(max=high) - read_start.clip(min=low)).clip(min=0)
+        row = torch.repeat_interleave(pages, output_size=high - low)
+        read = address.index_select(0, row)
+        read += torch.arange(low, high, device=device)
+        page_id = batch.memory.index_select(0, read)
+        from_row_start = page_id - first_id.index_select(0, row)
         edges = ends.clip(low, high) - low
-        own += _count(is_own, edges)
+        own += _count((from_row_start >= 0).logical_and_(from_row_start < slots), edges)
         outside += _count(page_id == CANARY, edges)
-    return Reads(own, np.diff(ends, prepend=0) - own - outside, outside)
+    return Reads(own, _between(ends) - own - outside, outside)
 
 
 def _count(flags: torch.Tensor, ends: Ints) -> Ints:
     """How many flags are set before each of the ascending ends, and behind the end before it."""
+    total = int(flags.count_nonzero())
+    if not total:
+        return np.zeros_like(ends)
+    if total == len(flags):
+        return _between(ends)
     sums = np.concatenate([[0], torch.cumsum(flags, 0).cpu().numpy()])
-    return np.diff(sums[ends], prepend=0)
+    return _between(sums[ends])
+
+
+def _between(ends: Ints) -> Ints:
+    """Each less the one before it, the first less 0."""
+    result: Ints = ends.copy()
+    result[1:] -= ends[:-1]
+    return result

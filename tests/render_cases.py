@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import overload
 
 from dummyaudit import api
+from dummyaudit.deployments import Deployment, audit_deployments, parse_releases
+from dummyaudit.engine.said import Origin, Said
 from dummyaudit.render import Format, Style, render
 from dummyaudit.report import (
     Advice,
@@ -110,6 +112,18 @@ def engine(**changes: object) -> Report:
         cures=(Advice("cudagraph_capture_sizes", [16], "leave out 496: -cc.cudagraph_capture_sizes=[16]"),),
     )
     return report_of(layouts, cases=(case,), notes=("v1 left out: [num_reqs] of :x:",), **changes)
+
+
+def releases() -> Report:
+    """The settings of the incident on a release that fails and on one that does not, with a size that is dropped."""
+    said = {
+        "max_model_len": Said(16, Origin("config", "max-model-len", "serve.yaml", 3)),
+        "max_num_seqs": Said(256, Origin("option", "--max-num-seqs")),
+        "cudagraph_mode": Said("FULL", Origin("command", "-cc.cudagraph_mode")),
+        "cudagraph_capture_sizes": Said((8, 256, 496, 4096), Origin("command", "-cc.cudagraph_capture_sizes")),
+    }
+    known = parse_releases("0.26.0..0.27.0")
+    return audit_deployments([Deployment("llama", said)], known, runners=("v2",), device="none")
 
 
 def renamed(report: Report, old: str, new: str) -> Report:

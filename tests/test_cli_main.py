@@ -194,7 +194,7 @@ def test_help_names_every_command_and_the_statuses(capsys: Capture) -> None:
 def test_nothing_in_brackets_vanishes_from_the_help(capsys: Capture, command: str) -> None:
     text = " ".join(help_of(capsys, command).split())
     given = re.findall(r"\[default: [^]]+\]", text)
-    assert "[default: auto]" in given
+    assert "[default: table]" in given
     assert len(given) >= 5
     expected = {
         "grid": ["[default: 1:256:x2]", "[default: 16,64,256,1024,4096]", "[default: the shape's num_reqs]"],

@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from render_cases import engine, incident, small_grid, text_of
+from render_cases import engine, incident, releases, small_grid, text_of
 
 from dummyaudit import __version__
 from dummyaudit.render import FORMATS, Format, Style
 
 GOLDEN = Path(__file__).parent / "golden"
-REPORTS = {"grid": small_grid, "compare": incident}
+REPORTS = {"grid": small_grid, "compare": incident, "vllm": releases}
 STYLES = {
     "80": Style(width=80),
     "140": Style(width=140),

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from dummyaudit.cli import options
+from dummyaudit.cli.plot import Plot, run_with_plot
 
 EPILOG = """\b
 Examples:
@@ -37,6 +38,7 @@ def compare(
     form: options.FormatOption = "table",
     output: options.Output = None,
     report: options.Reports = None,
+    plot: Plot = None,
     only_flagged: options.OnlyFlagged = False,
     all_requests: Annotated[
         bool, typer.Option("--all-requests", help="Show each request, not runs of equal ones.")
@@ -47,7 +49,8 @@ def compare(
     """Compare what rules make of one shape, request by request."""
     from dummyaudit import api
     from dummyaudit.axes import parse_number
-    from dummyaudit.cli.run import run, table_options
+    from dummyaudit.cli.run import table_options
+    from dummyaudit.space import DEFAULT_RULES
 
     settings = table_options(
         max_model_len=max_model_len,
@@ -58,16 +61,17 @@ def compare(
         dcp=dcp,
         interleave=interleave,
     )
-    return run(
+    return run_with_plot(
         lambda _: api.compare(
             num_reqs=parse_number("num_reqs", num_reqs),
             num_tokens=parse_number("num_tokens", num_tokens),
-            rules=rule or api.DEFAULT_RULES,
+            rules=rule or DEFAULT_RULES,
             device=device,
             strict=strict,
             only_flagged=only_flagged,
             **settings,
         ),
+        plot,
         form=form,
         output=output,
         report=report,

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from dummyaudit.cli import options
+from dummyaudit.cli.plot import Plot, run_with_plot
 
 EPILOG = """\b
 Examples:
@@ -47,8 +48,11 @@ def grid(
     form: options.FormatOption = "table",
     output: options.Output = None,
     report: options.Reports = None,
+    plot: Plot = None,
     only_flagged: options.OnlyFlagged = False,
     show_all: options.ShowAll = False,
+    summary: options.Summary = False,
+    jobs: options.Jobs = "1",
     strict: options.Strict = False,
     exit_zero: options.ExitZero = False,
 ) -> int:
@@ -58,9 +62,10 @@ def grid(
     are powers of 1000, K and M of 1024.
     """
     from dummyaudit import api
-    from dummyaudit.axes import parse_axis
-    from dummyaudit.cli.run import run, table_options
+    from dummyaudit.axes import parse_axis, parse_number
+    from dummyaudit.cli.run import table_options
     from dummyaudit.shapes_file import read_shapes
+    from dummyaudit.space import DEFAULT_RULES
 
     settings = table_options(
         max_model_len=max_model_len,
@@ -71,19 +76,23 @@ def grid(
         dcp=dcp,
         interleave=interleave,
     )
-    return run(
+    return run_with_plot(
         lambda progress: api.grid(
             num_reqs=None if num_reqs is None else parse_axis("num_reqs", num_reqs),
             num_tokens=None if num_tokens is None else parse_axis("num_tokens", num_tokens),
             shapes=None if shapes is None else read_shapes(shapes),
-            rules=rule or api.DEFAULT_RULES,
+            rules=rule or DEFAULT_RULES,
             device=device,
             strict=strict,
             only_flagged=only_flagged,
             worst=None if show_all else api.WORST,
+            summary=summary,
+            jobs=parse_number("jobs", jobs),
             progress=progress,
+            stop=progress.until_interrupted(),
             **settings,
         ),
+        plot,
         form=form,
         output=output,
         report=report,

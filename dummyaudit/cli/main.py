@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from dummyaudit import __version__
-from dummyaudit.cli import compare, grid, streams
+from dummyaudit.cli import compare, frontier, grid, plot, streams, vllm
 from dummyaudit.errors import DummyAuditError
 
 NO_VERDICT = 2
@@ -40,6 +40,8 @@ app = typer.Typer(
 )
 app.command(epilog=grid.EPILOG)(grid.grid)
 app.command(epilog=compare.EPILOG)(compare.compare)
+app.command(epilog=vllm.EPILOG)(vllm.vllm)
+app.command(epilog=frontier.EPILOG)(frontier.frontier)
 
 
 def _print_version(asked: bool) -> None:
@@ -64,7 +66,7 @@ def _root(
 def run(arguments: Sequence[str]) -> int:
     """Runs a command line and returns its exit status; what is wrong is said in one line on stderr."""
     try:
-        return int(app(list(arguments), prog_name="dummyaudit", standalone_mode=False) or 0)
+        return int(app(plot.name_plots(arguments), prog_name="dummyaudit", standalone_mode=False) or 0)
     except DummyAuditError as error:
         return _fail(str(error))
     except _UsageError as error:

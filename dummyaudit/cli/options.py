@@ -71,6 +71,14 @@ Reports = Annotated[
 OnlyFlagged = Annotated[
     bool, typer.Option("--only-flagged", help="List only flagged layouts in json, csv, junit and sarif.")
 ]
+Summary = Annotated[
+    bool,
+    typer.Option(
+        "--summary",
+        help="Keep only counts and the worst layouts, by closed form where there is one; --device auto is none.",
+    ),
+]
+Jobs = Annotated[str, typer.Option("--jobs", "-j", metavar="N", help="Processes that share the work.")]
 ShowAll = Annotated[
     bool, typer.Option("--all", help="Show every flagged layout in the table, not only the 20 worst.")
 ]

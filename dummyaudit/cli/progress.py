@@ -1,11 +1,14 @@
-"""Progress of long runs, on stderr if that is a terminal."""
+"""Progress of long runs, on stderr if that is a terminal, and how Ctrl-C ends them."""
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import rich.progress
@@ -20,6 +23,8 @@ class Progress:
     def __init__(self) -> None:
         self.start = time.monotonic()
         self.bar: rich.progress.Progress | None = None
+        self.interrupted = False
+        self.handler: Any = None
 
     def __enter__(self) -> Progress:
         return self
@@ -29,6 +34,7 @@ class Progress:
     ) -> None:
         if self.bar:
             self.bar.stop()
+        self._restore()
 
     def __call__(self, done: int, total: int) -> None:
         """Takes the number of layouts done, and of all."""
@@ -37,8 +43,25 @@ class Progress:
                 return
             self.bar = _bar()
             self.bar.start()
-            self.bar.add_task("layouts")
-        self.bar.update(self.bar.task_ids[0], completed=done, total=total)
+            self.bar.add_task("layouts", rate="")
+        rate = done / (time.monotonic() - self.start)
+        self.bar.update(self.bar.task_ids[0], completed=done, total=total, rate=f"{rate / 1e6:.2f} M/s")
+
+    def until_interrupted(self) -> Callable[[], bool]:
+        """Whether Ctrl-C was pressed, which from now on ends a run where it asks for it; a second one ends all."""
+        in_charge = threading.current_thread() is threading.main_thread()
+        if in_charge and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self.handler = signal.signal(signal.SIGINT, self._interrupt)
+        return lambda: self.interrupted
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self.interrupted = True
+        self._restore()
+
+    def _restore(self) -> None:
+        if self.handler is not None:
+            signal.signal(signal.SIGINT, self.handler)
+            self.handler = None
 
 
 def _bar() -> rich.progress.Progress:
@@ -49,6 +72,7 @@ def _bar() -> rich.progress.Progress:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,

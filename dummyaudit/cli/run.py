@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from dummyaudit.cli.output import open_files, parse_reports, write_all
 from dummyaudit.cli.progress import Progress
 from dummyaudit.render import Format
 from dummyaudit.report import Report
+
+INTERRUPTED = 130
 
 
 def table_options(
@@ -66,4 +69,12 @@ def run(
         with Progress() as progress:
             result = audit(progress)
         write_all(result, files, opened, form if output is None else None, show_all)
+    for note in result.notes:
+        sys.stderr.write(f"dummyaudit: {' '.join(note.split())}\n")
+    if result.planned is not None:
+        sys.stderr.write(
+            f"dummyaudit: interrupted after {result.summary.layouts} of {result.planned} layouts; "
+            "the result is of the first ones only\n"
+        )
+        return INTERRUPTED
     return int(bool(result.failures) and not exit_zero)

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 Format = Literal["table", "json", "csv", "markdown", "junit", "github", "sarif"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
+OWN = {
+    ("frontier", "table"): "frontier_table",
+    ("frontier", "csv"): "frontier_csv",
+    ("frontier", "markdown"): "frontier_markdown",
+}
+"""Modules for the formats that a command has for itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Style:
@@ -33,6 +40,6 @@ class Style:
 
 def render(report: Report, form: Format, style: Style) -> Iterator[str]:
     """The report in that format, piece by piece, so that a large one is never held whole."""
-    module = importlib.import_module(f"dummyaudit.render.{form}")
+    module = importlib.import_module(f"dummyaudit.render.{OWN.get((report.command, form), form)}")
     pieces: Iterator[str] = module.render(report, style)
     return pieces

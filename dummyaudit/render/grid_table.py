@@ -134,7 +134,7 @@ def _flagged(report: Report, style: Style) -> Iterator[Table | Text]:
         table.add_row(*row[: len(table.columns)])
     yield table
     hidden = report.summary.overflow + report.summary.over_length - len(report.worst)
-    if hidden:
+    if hidden and not report.summary_only:
         yield Text(f"and {hidden} more (--all shows them)")
 
 

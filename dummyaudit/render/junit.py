@@ -28,7 +28,7 @@ def render(report: Report, style: Style) -> Iterator[str]:
     flagged = summary.overflow + summary.over_length
     tests, failures = flagged if report.only_flagged else summary.layouts, report.failures
     cases = _layout_cases(report)
-    if tests > MOST_CASES and report.cells:
+    if report.summary_only or (tests > MOST_CASES and report.cells):
         cells = [
             cell for cell in merge_cells(report.cells) if not report.only_flagged or cell.overflow or cell.over_length
         ]

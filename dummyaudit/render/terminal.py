@@ -41,7 +41,7 @@ def to_text(parts: Sequence[Table | Text | str], style: Style) -> str:
     with console.capture() as capture:
         for part in parts:
             for line in Segment.split_lines(console.render(part)):
-                console.print(Segments([*_clean(line), Segment.line()]), end="")
+                console.print(Segments([*_clean(line), Segment.line()]), end="", crop=False)
     return capture.get()
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby
 
 from rich.table import Table
 from rich.text import Text
 
+from dummyaudit.axes import in_steps
 from dummyaudit.render import Style
 from dummyaudit.render.terminal import new_table, to_text
 from dummyaudit.render.words import STYLES, count, short_cures, verdict_line, verdict_words
@@ -19,14 +20,18 @@ _ROOM_FOR_CURES = 130
 
 
 def render(report: Report, style: Style) -> Iterator[str]:
-    """The tables of deployments; of several cases first which of them are safe, then those that are not."""
-    if len(report.cases) == 1:
-        yield to_text([*_case(report.cases[0]), Text()], style)
-    else:
+    """The tables of deployments; of several cases first which of them are safe, then those that are not in few lines.
+
+    The runners of one release have the same settings and are shown in full.
+    """
+    if len(report.cases) > 1:
         yield to_text([_overview(report), Text()], style)
-        for case in report.cases:
-            if any(map(report.is_failure, case.layouts)):
-                yield to_text([_title(case), *_dropped(case), *_cures(case), Text()], style)
+    in_full = len({(case.deployment, case.release) for case in report.cases}) == 1
+    for case in report.cases:
+        if in_full:
+            yield to_text([*_case(case, case is report.cases[0]), Text()], style)
+        elif any(map(report.is_failure, case.layouts)):
+            yield to_text([_title(case), *_dropped(case), *_cures(case), Text()], style)
     if report.worst:
         yield to_text([*_flagged(report, style), Text()], style)
     colour = STYLES["overflow" if report.failures else "over-length" if report.worst else "fits"]
@@ -65,18 +70,20 @@ def _dropped(case: DeploymentCase) -> Iterator[Text]:
 
 def _cures(case: DeploymentCase) -> Iterator[Text]:
     for cure in case.cures:
-        yield Text(f"Cure: {cure.text}")
+        # In one line however long, since it is there to be pasted.
+        yield Text(f"Cure: {cure.text}", no_wrap=True, overflow="ignore")
 
 
-def _case(case: DeploymentCase) -> Iterator[Table | Text]:
+def _case(case: DeploymentCase, with_settings: bool) -> Iterator[Table | Text]:
     yield _title(case)
     yield Text()
-    settings = new_table(("setting", False), ("value", False), ("from", False))
-    for setting in case.settings:
-        settings.add_row(Text(setting.name), Text(setting.value), Text(setting.origin))
-    yield settings
-    yield Text()
-    yield Text(f"{count(len(case.capture_sizes), 'capture size')}: {_ranges(case.capture_sizes)}")
+    if with_settings:
+        settings = new_table(("setting", False), ("value", False), ("from", False))
+        for setting in case.settings:
+            settings.add_row(Text(setting.name), Text(setting.value), Text(setting.origin))
+        yield settings
+        yield Text()
+    yield Text(f"{count(len(case.capture_sizes), 'capture size')}: {in_steps(case.capture_sizes)}")
     yield from _dropped(case)
     if case.lora_split:
         split = next(layout.rule for layout in case.layouts)
@@ -87,24 +94,6 @@ def _case(case: DeploymentCase) -> Iterator[Table | Text]:
     if case.cures:
         yield Text()
     yield from _cures(case)
-
-
-def _ranges(sizes: Sequence[int]) -> str:
-    """Ascending sizes, three or more in equal steps as `8-248 by 8`."""
-    parts: list[str] = []
-    rest = list(sizes)
-    while rest:
-        step = rest[1] - rest[0] if len(rest) > 1 else 0
-        run = 1
-        while run < len(rest) and rest[run] - rest[run - 1] == step:
-            run += 1
-        if run > 3:
-            parts.append(f"{rest[0]}-{rest[run - 1]} by {step}")
-        else:
-            run = 1
-            parts.append(str(rest[0]))
-        rest = rest[run:]
-    return ", ".join(parts) or "none"
 
 
 def _groups(case: DeploymentCase) -> Table:
@@ -141,7 +130,7 @@ def _groups(case: DeploymentCase) -> Table:
 
 def _flagged(report: Report, style: Style) -> Iterator[Table | Text]:
     several, named = len(report.cases) > 1, len(report.settings["deployments"]) > 1
-    wide, cures = style.width >= _ROOM, style.width >= _ROOM_FOR_CURES
+    wide, cures = style.width >= _ROOM, style.width >= _ROOM_FOR_CURES + 30 * named
     columns = [
         ("deployment", False, named),
         ("vLLM", False, several),
@@ -185,4 +174,6 @@ def _flagged(report: Report, style: Style) -> Iterator[Table | Text]:
 
 def _flag(layout: Layout) -> Text:
     live, feasible = "" if layout.live else " latent", "" if layout.feasible else " infeasible"
-    return Text(f"{layout.reach or layout.verdict}{live}{feasible}", style=STYLES[layout.verdict] if layout.live else "")
+    return Text(
+        f"{layout.reach or layout.verdict}{live}{feasible}", style=STYLES[layout.verdict] if layout.live else ""
+    )

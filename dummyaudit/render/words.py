@@ -80,8 +80,13 @@ def verdict_line(report: Report) -> str:
         text += f", {summary.infeasible} infeasible"
     if summary.latent:
         text += f", {summary.latent} latent"
-    how = f"Built and walked on {report.built.device}" if report.built else "By arithmetic alone, nothing built"
-    return f"{text}. {how}."
+    how = "By arithmetic alone, nothing built"
+    if report.built:
+        how = f"Built and walked on {report.built.device}"
+    elif report.closed_form:
+        how = "Counted by closed form, nothing built"
+    partial = f"Interrupted, of {report.planned} layouts only the first. " if report.planned is not None else ""
+    return f"{partial}{text}. {how}."
 
 
 def outlook_sentence(report: Report, outlook: Outlook) -> str:

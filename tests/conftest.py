@@ -1,0 +1,26 @@
+"""What all tests share: no deadlines, and no CUDA tests where there is no CUDA device."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+
+# The first example of a test may import torch, which takes longer than any deadline.
+settings.register_profile("dummyaudit", deadline=None)
+settings.load_profile("dummyaudit")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("cuda") is None:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What changes how text looks must not come from whoever runs the tests."""
+    for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "DUMMYAUDIT_GUARD"):
+        monkeypatch.delenv(name, raising=False)
