@@ -93,6 +93,8 @@ def grid(
     tables = make_tables(max_model_len, block_size, dcp, interleave, token_alignment, kernel_block_size)
     check_rows(max_num_seqs, int(space.num_reqs[-1]))
     sweep = Sweep(space, tables, find_rules(rules), max_num_seqs, strict)
+    if worst is not None and worst < 0:
+        raise InputError(f"worst must not be negative, got {worst}")
     run = _Run(worst, summary, positive("jobs", jobs), progress, stop)
     return _audit("grid", sweep, "none" if summary and device == "auto" else device, only_flagged, run)
 

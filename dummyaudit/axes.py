@@ -181,8 +181,10 @@ def pairs(shapes: Sequence[tuple[int, int]]) -> Shapes:
     Raises:
         InputError: there are none, or one is no shape.
     """
-    for num_reqs, num_tokens in shapes:
-        check_shape(num_reqs, num_tokens)
+    for shape in shapes:
+        if not hasattr(shape, "__len__") or len(shape) != 2:
+            raise InputError(f"shapes: {shape!r} is not a pair (num_reqs, num_tokens)")
+        check_shape(*shape)
     unique = np.unique(np.array(shapes, dtype=np.int64).reshape(-1, 2), axis=0)
     rows, starts, counts = np.unique(unique[:, 0], return_index=True, return_counts=True)
     return _shapes(rows, unique[:, 1], starts.astype(np.int64), counts.astype(np.int64))

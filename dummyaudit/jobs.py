@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -28,7 +29,7 @@ def tally_with_jobs(
 
     Args:
         plan: what to audit and to keep.
-        jobs: number of processes.
+        jobs: number of processes, at most; no more are made than there are cores, or parts.
         device: torch device on which each of them builds its layouts, or None.
         progress: called after each part.
         stop: asked after each part whether to end here.
@@ -38,10 +39,11 @@ def tally_with_jobs(
     """
     sweep = plan.sweep
     per_shape = len(sweep.rules) * len(sweep.tables)
-    chunks = max((PART_BUILT if device else PART) // (per_shape * sweep.chunk), 1)
+    size = max((PART_BUILT if device else PART) // (per_shape * sweep.chunk), 1) * sweep.chunk
+    jobs = min(jobs, -(-len(sweep.shapes) // size), os.cpu_count() or 1)
     found: Part | None = None
     with _pool(plan, jobs, device) as pool:
-        for part in _parts(pool, len(sweep.shapes), chunks * sweep.chunk, jobs):
+        for part in _parts(pool, len(sweep.shapes), size, jobs):
             if found is None:
                 found = part
             else:

@@ -233,6 +233,8 @@ def find_rule(name: str) -> Rule:
     Raises:
         RuleError: there is none, or it cannot be loaded.
     """
+    if not isinstance(name, str):
+        raise RuleError(f"a rule is given by its name, got {name!r}", "use 'last' or 'even'")
     name = ALIASES.get(name, name)
     if name in NAMED_RULES:
         return NAMED_RULES[name]

@@ -52,12 +52,22 @@ def test_bad_setting_is_refused_by_name(call: Any, change: dict[str, Any], says:
         ({"shapes": [(4, 9)], "num_tokens": 9}, "shapes were given along with num_reqs or num_tokens"),
         ({"shapes": [(4, 9)], "max_num_seqs": 3}, "num_reqs 4 is more than max_num_seqs 3"),
         ({"jobs": 0}, "jobs must be at least 1"),
+        ({"worst": -1}, "worst must not be negative, got -1"),
+        ({"shapes": [4]}, "shapes: 4 is not a pair"),
+        ({"shapes": [(4,)]}, "shapes: (4,) is not a pair"),
+        ({"shapes": [(4, 9.5)]}, "num_tokens must be a whole number, got 9.5"),
     ],
 )
 def test_grid_that_holds_nothing_to_audit_is_refused(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError) as raised:
         dummyaudit.grid(**{"device": "none", **arguments})
     assert says in str(raised.value)
+
+
+@pytest.mark.parametrize("rule", [3, None, ("even",)])
+def test_rule_that_is_no_name_is_refused(rule: Any) -> None:
+    with pytest.raises(DummyAuditError, match="a rule is given by its name"):
+        dummyaudit.grid(rules=[rule], device="none")
 
 
 def test_compare_refuses_more_requests_than_tokens() -> None:

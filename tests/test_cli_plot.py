@@ -150,3 +150,7 @@ def test_a_refusal_draws_nothing(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "picture.png"
     assert_refused(call(capsys, *FRONTIER, "--rule", "nope", "--plot", str(path)), "nope")
     assert not path.exists()
+
+
+def test_picture_of_a_summary_is_refused_before_anything_is_counted(capsys: Capture) -> None:
+    assert_refused(call(capsys, *GRID, "--summary", "--plot"), "--summary does not keep")

@@ -21,8 +21,17 @@ SPACE = {
 }
 
 
-def test_number_of_jobs_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "PART", 1)  # a chunk is a part
+@pytest.fixture
+def many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few shapes are several parts, whatever the machine."""
+    monkeypatch.setattr("dummyaudit.sweep.CHUNK", 500)
+    monkeypatch.setattr(jobs, "PART", 1)
+    monkeypatch.setattr(jobs, "PART_BUILT", 1)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+
+
+@pytest.mark.usefixtures("many_parts")
+def test_number_of_jobs_changes_nothing() -> None:
     alone = dummyaudit.grid(**SPACE, device="none", worst=7)
     for count in (2, 3):
         shared = dummyaudit.grid(**SPACE, device="none", worst=7, jobs=count)
@@ -30,7 +39,9 @@ def test_number_of_jobs_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None
         assert (shared.cells, shared.worst) == (alone.cells, alone.worst)
 
 
-def test_every_process_builds_its_part() -> None:
+@pytest.mark.usefixtures("many_parts")
+def test_every_process_builds_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dummyaudit.sweep.CHUNK", 20)
     report = dummyaudit.grid(num_reqs=[4, 8], num_tokens=range(8, 40), max_model_len=8, device="cpu", jobs=2)
     assert report.built is not None
     assert report.built.layouts == report.summary.layouts == 2 * 2 * 32
@@ -42,18 +53,30 @@ def test_every_process_builds_its_part() -> None:
     ]
 
 
-def test_progress_reaches_all_layouts_and_never_falls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "PART", 1)
+@pytest.mark.usefixtures("many_parts")
+def test_progress_reaches_all_layouts_and_never_falls() -> None:
     seen: list[tuple[int, int]] = []
     report = dummyaudit.grid(**SPACE, device="none", jobs=2, progress=lambda *done: seen.append(done))
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert seen[-1] == (report.summary.layouts, report.summary.layouts)
 
 
+def test_no_more_processes_are_made_than_there_is_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    pool = jobs.ProcessPoolExecutor
+
+    def recorded(count: int, *arguments: object) -> object:
+        made.append(count)
+        return pool(count, *arguments)
+
+    monkeypatch.setattr(jobs, "ProcessPoolExecutor", recorded)
+    dummyaudit.grid(num_reqs=[4], num_tokens=[8], max_model_len=16, device="none", jobs=100000)
+    assert made == [1]
+
+
+@pytest.mark.usefixtures("many_parts")
 @pytest.mark.parametrize("count", [1, 2])
-def test_stopped_audit_is_that_of_its_first_shapes(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    monkeypatch.setattr("dummyaudit.sweep.CHUNK", 500)
-    monkeypatch.setattr(jobs, "PART", 1)
+def test_stopped_audit_is_that_of_its_first_shapes(count: int) -> None:
     whole = dummyaudit.grid(**SPACE, device="none")
     asked: list[int] = []
 

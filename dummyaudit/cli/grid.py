@@ -8,6 +8,7 @@ import typer
 
 from dummyaudit.cli import options
 from dummyaudit.cli.plot import Plot, run_with_plot
+from dummyaudit.errors import InputError
 
 EPILOG = """\b
 Examples:
@@ -67,6 +68,8 @@ def grid(
     from dummyaudit.shapes_file import read_shapes
     from dummyaudit.space import DEFAULT_RULES
 
+    if summary and plot is not None:
+        raise InputError("--plot draws shapes, which --summary does not keep", "leave one of them out")
     settings = table_options(
         max_model_len=max_model_len,
         block_size=block_size,

@@ -66,3 +66,29 @@ def test_grid_on_the_cpu_in_seconds_more_than_torch(
         f"{times[name] - base:.2f} s more",
         "at most 0.4 s",
     )
+
+
+def test_release_against_grid(
+    timed: Callable[..., Any], times: dict[str, float], add_row: Callable[..., None]
+) -> None:
+    arguments = ("vllm", "--release", "0.33.0", "--max-model-len", "4096", "--device", "none")
+    name = f"dummyaudit {' '.join(arguments)}"
+    assert timed(name, lambda: run_python(COMMAND, *arguments), rounds=10)
+    grid = f"dummyaudit {' '.join(GRID)} none"
+    add_row(
+        f"`{name}`",
+        f"{times[name]:.3f} s",
+        f"`{grid}`: {times[grid]:.3f} s",
+        f"{times[name] / times[grid]:.2f} times",
+        "at most 1.5",
+    )
+
+
+def test_frontier_of_all_that_int32_holds(
+    timed: Callable[..., Any], times: dict[str, float], add_row: Callable[..., None]
+) -> None:
+    limit = str(2**31 - 1)
+    arguments = ("frontier", "--max-num-reqs", limit, "--max-num-tokens", limit)
+    name = f"dummyaudit {' '.join(arguments)}"
+    assert timed(name, lambda: run_python(COMMAND, *arguments), rounds=5)
+    add_row(f"`{name}`", f"{times[name]:.2f} s", "", "", "at most 1 s")
