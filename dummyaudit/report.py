@@ -146,7 +146,8 @@ class Layout:
     @property
     def badness(self) -> tuple[bool, int, int]:
         """Sorts layouts: live before latent, then by reach, then by pages or tokens too many."""
-        excess = max(self.worst.pages - self.row_slots, 0) or max(self.worst.seq_len - self.max_model_len, 0)
+        too_many = self.worst.pages - self.row_slots
+        excess = too_many if too_many > 0 else max(self.needs_max_model_len.strict - self.max_model_len, 0)
         rank = {None: int(self.verdict != "fits"), "next-row": 2, "past-table": 3}[self.reach]
         return self.live, rank, excess
 

@@ -159,7 +159,8 @@ def test_only_flagged_lists_neither_less_nor_more() -> None:
 
 def test_layouts_sort_by_what_they_do() -> None:
     def variant(layout: Layout, seq_len: int, pages: int) -> Layout:
-        return replace(layout, worst=replace(layout.worst, seq_len=seq_len, pages=pages))
+        needs = replace(layout.needs_max_model_len, strict=seq_len)
+        return replace(layout, worst=replace(layout.worst, seq_len=seq_len, pages=pages), needs_max_model_len=needs)
 
     next_row = replace(OVERFLOW, reach="next-row")
     ascending = [
