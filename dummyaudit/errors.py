@@ -1,5 +1,7 @@
 """The errors that a caller can mend."""
 
+from __future__ import annotations
+
 
 class DummyAuditError(Exception):
     """Base of all errors that a caller can mend.
@@ -13,6 +15,10 @@ class DummyAuditError(Exception):
         self.message = message
         self.hint = hint
         super().__init__(f"{message}; {hint}" if hint else message)
+
+    def __reduce__(self) -> tuple[type[DummyAuditError], tuple[str, str]]:
+        """Both parts survive the way to another process."""
+        return type(self), (self.message, self.hint)
 
 
 class InputError(DummyAuditError):

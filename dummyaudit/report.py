@@ -354,6 +354,8 @@ class Report:
         outlooks: for each rule and block_size, from which max_model_len on it is safe.
         cases: of `vllm`, the layouts by deployment, release and runner.
         notes: what a reader has to know that is no verdict.
+        problems: what is wrong that is no verdict either, such as a check that a builder fails, or a wrong page id;
+            each makes the gate fail.
         built: what was built, or None if the verdicts are arithmetic alone.
         closed_form: whether the counts are sums by closed form, for which no shape was looked at on its own.
         planned: layouts that were to be audited, if the audit was stopped before its end; else None.
@@ -371,6 +373,7 @@ class Report:
     outlooks: tuple[Outlook, ...] = ()
     cases: tuple[DeploymentCase, ...] = ()
     notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     built: Built | None = None
     closed_form: bool = False
     planned: int | None = None
@@ -388,6 +391,11 @@ class Report:
         """Layouts that make the gate fail: live overflows and, if strict, all that are flagged."""
         summary = self.summary
         return summary.over_length + summary.overflow if self.strict else summary.live_overflow
+
+    @property
+    def fails(self) -> bool:
+        """Whether the gate fails, for layouts or for other problems."""
+        return bool(self.failures or self.problems)
 
     def is_failure(self, layout: Layout) -> bool:
         """Whether this layout makes the gate fail."""
@@ -432,6 +440,7 @@ class Report:
             ],
             "cases": [case.to_dict() for case in self.cases],
             "notes": list(self.notes),
+            "problems": list(self.problems),
             **({"cells": [cell.to_dict() for cell in self.cells]} if self.summary_only else {}),
         }
 

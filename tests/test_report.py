@@ -262,6 +262,7 @@ def test_whole_report_as_json() -> None:
             }
         ],
         "notes": ["a note"],
+        "problems": [],
         "layouts": [DESIGNED, FITS.to_dict()],
     }  # fmt: skip
     assert report.to_dict() == expected

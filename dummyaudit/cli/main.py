@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from dummyaudit import __version__
-from dummyaudit.cli import compare, frontier, grid, plot, streams, vllm
+from dummyaudit.cli import compare, env, frontier, grid, inspect, plot, probe, streams, vllm
 from dummyaudit.errors import DummyAuditError
 
 NO_VERDICT = 2
@@ -42,6 +42,9 @@ app.command(epilog=grid.EPILOG)(grid.grid)
 app.command(epilog=compare.EPILOG)(compare.compare)
 app.command(epilog=vllm.EPILOG)(vllm.vllm)
 app.command(epilog=frontier.EPILOG)(frontier.frontier)
+app.command(epilog=probe.EPILOG)(probe.probe)
+app.command(epilog=inspect.EPILOG)(inspect.inspect)
+app.command(epilog=env.EPILOG)(env.env)
 
 
 def _print_version(asked: bool) -> None:

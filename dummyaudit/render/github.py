@@ -13,9 +13,15 @@ MOST = 10
 
 
 def render(report: Report, style: Style) -> Iterator[str]:
-    """Annotations, the worst first and what fails before what does not; then the verdict as plain text."""
+    """Annotations, problems first, then layouts, the worst before others; at last the verdict as plain text."""
+    problems = report.problems[: MOST // 2]
+    for problem in problems:
+        yield _annotation(True, {"title": f"dummyaudit {report.command}"}, problem)
+    if hidden := len(report.problems) - len(problems):
+        yield _annotation(True, {"title": f"dummyaudit {report.command}"}, count(hidden, "more problem"))
+    most = MOST - len(problems) - bool(hidden)
     flagged = report.summary.overflow + report.summary.over_length
-    shown = sorted(report.worst, key=report.is_failure, reverse=True)[: MOST - (flagged > MOST)]
+    shown = sorted(report.worst, key=report.is_failure, reverse=True)[: most - (flagged > most)]
     for layout in shown:
         yield _annotation(report.is_failure(layout), _properties(layout), finding_sentences(layout))
     if rest := flagged - len(shown):

@@ -154,7 +154,7 @@ def _closing(report: Report) -> Iterator[Text]:
                 f"Infeasible, no split helps: {count(layout.num_reqs, 'request')} with {layout.num_tokens} tokens "
                 f"at max_model_len {layout.max_model_len}. Cure: {cure_sentence(layout.advice)}."
             )
-    style = STYLES["overflow" if report.failures else "over-length" if report.worst else "fits"]
+    style = STYLES["overflow" if report.fails else "over-length" if report.worst else "fits"]
     yield Text(verdict_line(report), style=style)
 
 

@@ -34,11 +34,17 @@ def render(report: Report, style: Style) -> Iterator[str]:
         ]
         tests, failures = len(cells), sum(report.is_failure(cell.worst) for cell in cells)
         cases = (_cell_case(report, cell) for cell in cells)
+    tests, failures = tests + len(report.problems), failures + len(report.problems)
     counts = f'tests="{tests}" failures="{failures}" errors="0"'
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
     yield f'<testsuites name="dummyaudit" {counts} time="0">\n'
     yield f'<testsuite name="dummyaudit {report.command}" {counts} skipped="0" time="0">\n'
     yield from cases
+    for problem in report.problems:
+        yield (
+            f'<testcase classname={_attribute(f"dummyaudit.{report.command}")} name={_attribute(problem)} time="0">'
+            f'<failure message={_attribute(problem)} type="problem"/></testcase>\n'
+        )
     yield f"<system-out>{_text(verdict_line(report))}</system-out>\n</testsuite>\n</testsuites>\n"
 
 

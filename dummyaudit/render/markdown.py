@@ -34,7 +34,7 @@ _MARKUP = re.compile(r"[\\`*<>|\[\]&~@#$]|(?<!\w)_|_(?!\w)")
 def render(report: Report, style: Style) -> Iterator[str]:
     """The verdict, rules side by side, what is flagged, and from which max_model_len on rules are safe."""
     verdict, _, how = verdict_line(report).partition(". ")
-    mark = "❌ " if report.failures else "⚠️ " if report.worst else "✅ "
+    mark = "❌ " if report.fails else "⚠️ " if report.worst else "✅ "
     yield f"### {mark if style.unicode else ''}dummyaudit {report.command}: {verdict}\n\n{how}\n"
     first, last = _comparison(report, style, MOST_BYTES // 4), _closing(report, MOST_BYTES // 4)
     yield first
@@ -130,6 +130,7 @@ def _closing(report: Report, room: int) -> str:
         f"- {_rule(outlook.rule)}{outlook_sentence(report, outlook).removeprefix(outlook.rule)}\n"
         for outlook in report.outlooks
     ]
+    lines += [f"- **problem**: {_code(problem)}\n" for problem in report.problems]
     lines += [f"- {_code(note)}\n" for note in report.notes]
     return "".join(["\n", *_fitting(lines, room)]) if lines else ""
 

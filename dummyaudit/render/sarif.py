@@ -47,6 +47,13 @@ _RULES: dict[str, tuple[str, Level, str, str]] = {
         "num_tokens is more than num_reqs times max_model_len, so that every split makes a request that is too long: "
         "fewer tokens, more requests or a longer max_model_len help, another rule does not.",
     ),
+    "dummyaudit/problem": (
+        "Problem",
+        "error",
+        "A batch is not what it has to be.",
+        "A builder fails a named check, such as that the tokens add up, or a saved batch holds page ids that are "
+        "wrong.",
+    ),
 }
 _INDEX = {rule: index for index, rule in enumerate(_RULES)}
 
@@ -65,6 +72,9 @@ def render(report: Report, style: Style) -> Iterator[str]:
         yield f"  {json.dumps(key)}: {json.dumps(value, allow_nan=False)},\n"
     yield '  "results": ['
     separator = "\n   "
+    for problem in report.problems:
+        yield separator + json.dumps(_problem(problem), allow_nan=False)
+        separator = ",\n   "
     for layout in _flagged(report):
         yield separator + json.dumps(_result(report, layout), allow_nan=False)
         separator = ",\n   "
@@ -87,6 +97,11 @@ def _flagged(report: Report) -> Iterable[Layout]:
     if len(report.worst) == report.summary.overflow + report.summary.over_length:
         return report.worst
     return (layout for layout in report.layouts if layout.verdict != "fits")
+
+
+def _problem(text: str) -> dict[str, Any]:
+    rule = "dummyaudit/problem"
+    return {"ruleId": rule, "ruleIndex": _INDEX[rule], "level": "error", "message": {"text": text}}
 
 
 def _result(report: Report, layout: Layout) -> dict[str, Any]:

@@ -80,6 +80,8 @@ def verdict_line(report: Report) -> str:
         text += f", {summary.infeasible} infeasible"
     if summary.latent:
         text += f", {summary.latent} latent"
+    if report.problems:
+        text += f", {count(len(report.problems), 'problem')} besides"
     how = "By arithmetic alone, nothing built"
     if report.built:
         how = f"Built and walked on {report.built.device}"
