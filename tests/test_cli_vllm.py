@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -292,3 +293,11 @@ def test_deployment_that_no_release_takes_is_refused_by_name(capsys: Capture, he
     )
     result = vllm(capsys, "--release", "0.30.0", "--config", "deploy")
     assert_refused(result, "bad.yaml", "interleave")
+
+
+def test_missing_yaml_library_is_asked_for_only_where_a_file_is_read(
+    capsys: Capture, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert vllm(capsys, "--release", "0.33.0", "--max-model-len", "4096").status == 0
+    assert_refused(vllm(capsys, "--release", "0.33.0", "--config", "serve.yaml"), "pip install PyYAML")

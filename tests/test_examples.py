@@ -118,8 +118,8 @@ def test_workflow_installs_what_grid_needs_and_no_torch() -> None:
     (job,) = load("examples/workflow.yml")["jobs"].values()
     (install,) = [step["run"] for step in job["steps"] if "pip install" in step.get("run", "")]
 
-    assert install == "pip install typer rich numpy && pip install --no-deps dummyaudit"
-    # The three are enough, since nothing else is imported.
+    assert install == "pip install typer rich numpy PyYAML && pip install --no-deps dummyaudit"
+    # These are enough, since nothing else is imported; PyYAML only where files are read.
     imported = "import sys; from dummyaudit.cli.main import run; run(sys.argv[1:]); print({*sys.modules})"
     arguments = ("grid", "--max-model-len", "16", "--device", "none", "--format", "github")
     result = run_shell(f'"$1" -c "{imported}" {shlex.join(arguments)}')
@@ -224,3 +224,26 @@ def test_commands_of_the_examples_page_and_the_custom_rule_run(tmp_path: Path) -
         assert command in (EXAMPLES / name).read_text()
     result = start(*shlex.split(command)[1:], "--device", "none", cwd=EXAMPLES)
     assert result.status == 0, result
+
+
+def test_deployments_workflow_points_at_the_line_at_fault(checkout: Path) -> None:
+    shutil.copytree(EXAMPLES / "deploy", checkout / "deploy")
+    (checkout / "step-summary").touch()
+    (job,) = load("examples/deployments-workflow.yml")["jobs"].values()
+    audit, summary = (step["run"] for step in job["steps"] if "pip install" not in step.get("run", "pip install"))
+
+    failed = run_command(checkout, audit)
+
+    assert failed.status == 1, failed
+    lines = (checkout / "deploy" / "llama.yaml").read_text().splitlines()
+    line = next(i for i, text in enumerate(lines, start=1) if "capture_sizes" in text)
+    assert f"file=deploy/llama.yaml,line={line}::OVERFLOW past-table: request 63 has seq_len 4128" in failed.out
+    assert run_command(checkout, summary).status == 0
+    assert "4128" in (checkout / "step-summary").read_text()
+    (checkout / "deploy" / "llama.yaml").unlink()
+    assert run_command(checkout, audit).status == 0
+
+
+def test_pytest_example_passes(checkout: Path) -> None:
+    done = run_command(checkout, f"{shlex.quote(sys.executable)} -m pytest -q {EXAMPLES / 'test_my_engine.py'}")
+    assert done.status == 0, done

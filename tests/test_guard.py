@@ -167,7 +167,8 @@ def test_second_runner_names_the_graph_and_its_size(monkeypatch: pytest.MonkeyPa
     assert str(raised.value) == (
         "vLLM 0.32.0, runner v2, capture FULL of 496 tokens: request 255 of 256 has seq_len 241: 16 pages of 8 "
         "slots, reads slots 8-15 (past-table: past the end of the table); split the tokens evenly (at most 2 a "
-        "request), or --max-model-len 129 or more, or leave capture size 496 out (dummyaudit vllm says which sizes fit)"
+        "request), or --max-model-len 129 or more, or leave capture size 496 out (dummyaudit vllm says which sizes "
+        "fit)"
     )
     assert built() == [8, 256, 256, 256]
 

@@ -88,6 +88,8 @@ def _crash(error: BaseException) -> int:
     match error:
         case KeyboardInterrupt():
             return INTERRUPTED
+        case ModuleNotFoundError(name="yaml"):
+            return _fail("config files need PyYAML, which is not installed; pip install PyYAML")
         case OSError(errno=errno.ENOSPC):
             return _fail(f"cannot write: {error.strerror}")
     import traceback
