@@ -9,6 +9,7 @@ from dummyaudit.api import WORST, find_check
 from dummyaudit.engine.case import Case
 from dummyaudit.engine.cures import find_cures
 from dummyaudit.engine.graphs import Runner
+from dummyaudit.engine.model_config import max_model_len_of
 from dummyaudit.engine.releases import KNOWN_RELEASES, Release, release, version_key
 from dummyaudit.engine.resolve import Gpu, Resolved, runners_of
 from dummyaudit.engine.said import Settings, Value
@@ -92,7 +93,7 @@ def audit_deployments(
     for done, (deployment, known, runner) in enumerate(plan, start=1):
         case = Case(
             name=deployment.name,
-            said=deployment.said,
+            said=_with_model(deployment.said, known),
             release=known,
             runner=runner,
             gpu=gpu,
@@ -133,6 +134,16 @@ def audit_deployments(
         strict=strict,
         only_flagged=only_flagged,
     )
+
+
+def _with_model(said: Settings, known: Release) -> Settings:
+    """The settings, with the model's own max_model_len if none is given and the model is a local directory."""
+    length, model = said.get("max_model_len"), said.get("model")
+    if (length is None or length.value == "auto") and model is not None:
+        found = max_model_len_of(str(model.value), scales_yarn=known.scales_yarn)
+        if found is not None:
+            return {**said, "max_model_len": found}
+    return said
 
 
 def _badness(layout: Layout) -> tuple[bool, int, int]:

@@ -195,7 +195,7 @@ def test_infeasible_batch_is_not_told_to_split_evenly(monkeypatch: pytest.Monkey
     assert "evenly" not in str(raised.value)
 
 
-@pytest.mark.parametrize(("version", "live"), [("0.26.0", False), ("0.28.0", True)])
+@pytest.mark.parametrize(("version", "live"), [("0.26.0", False), ("0.27.0", True)])
 def test_latent_graph_is_warned_of_and_stops_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, version: str, live: bool
 ) -> None:

@@ -10,8 +10,7 @@ from dummyaudit.deployments import Deployment, parse_releases
 from dummyaudit.engine.arguments import Parsed, combine
 from dummyaudit.engine.command_line import parse_command
 from dummyaudit.engine.config_file import read_config
-from dummyaudit.engine.manifests import read_deployments
-from dummyaudit.engine.model_config import max_model_len_of
+from dummyaudit.engine.manifests import find_deployments
 from dummyaudit.engine.releases import NEWEST_RELEASE, Release
 from dummyaudit.engine.said import Origin, Said, Settings, Value
 from dummyaudit.environment import vllm_version
@@ -35,12 +34,16 @@ def collect(
         parsed = parse_command(command[0] if len(command) == 1 else command)
         pasted = _with_config(parsed, verbose)
     if not configs:
-        return [Deployment("", _with_model({**pasted, **options}))]
-    found = [deployment for path in configs for deployment in read_deployments(path)]
+        return [Deployment("", {**pasted, **options})]
+    files = list(map(find_deployments, configs))
+    if verbose:
+        for passed_over in (name for file in files for name in file.passed_over):
+            sys.stderr.write(f"dummyaudit: passed over: {passed_over}\n")
+    found = [deployment for file in files for deployment in file.deployments]
     return [
         Deployment(
             deployment.name if len(found) > 1 else "",
-            _with_model({**_with_config(deployment.parsed, verbose), **pasted, **options}),
+            {**_with_config(deployment.parsed, verbose), **pasted, **options},
         )
         for deployment in found
     ]
@@ -92,13 +95,3 @@ def _with_config(parsed: Parsed, verbose: bool) -> Settings:
     if verbose and parsed.passed_over:
         sys.stderr.write(f"dummyaudit: passed over: {' '.join(parsed.passed_over)}\n")
     return parsed.settings
-
-
-def _with_model(said: Settings) -> Settings:
-    """The settings, with the model's own max_model_len if none is given and the model is a local directory."""
-    length, model = said.get("max_model_len"), said.get("model")
-    if (length is None or length.value == "auto") and model is not None:
-        found = max_model_len_of(str(model.value))
-        if found is not None:
-            return {**said, "max_model_len": found}
-    return said

@@ -56,11 +56,6 @@ class Found:
     passed_over: tuple[str, ...] = ()
 
 
-def read_deployments(path: str) -> list[Deployment]:
-    """The deployments of `find_deployments`, with its errors."""
-    return list(find_deployments(path).deployments)
-
-
 def find_deployments(path: str) -> Found:
     """The deployments of a file, or of all YAML files below a directory but in hidden ones.
 

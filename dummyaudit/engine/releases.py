@@ -39,6 +39,7 @@ class Release:
         clips_warm_up: whether the first runner's mixed warm-up of 16 tokens is cut at max_model_len and at
             max_num_batched_tokens.
         max_num_batched_tokens_160gb: default of the API server on GPUs of 160 GiB or more.
+        scales_yarn: whether YaRN multiplies the length that a model was trained with, if max_model_len is not given.
     """
 
     version: str
@@ -58,6 +59,7 @@ class Release:
     has_dcp_context: bool
     clips_warm_up: bool
     max_num_batched_tokens_160gb: int
+    scales_yarn: bool
 
     @property
     def is_newer_than_known(self) -> bool:
@@ -183,6 +185,8 @@ _0_11 = Release(
     clips_warm_up=False,
     # vllm/engine/arg_utils.py, EngineArgs.get_batch_defaults.
     max_num_batched_tokens_160gb=8192,
+    # vllm/config/model.py, _get_and_verify_max_len.
+    scales_yarn=True,
 )
 _0_13 = replace(_0_11, version="0.13", sizes_grow_with_decode=True)
 # vllm/v1/worker/gpu/input_batch.py, InputBatch.make_dummy.
@@ -209,7 +213,8 @@ _0_27 = replace(
 _0_28 = replace(_0_27, version="0.28", max_size_blackwell=1024, max_num_batched_tokens_160gb=16384)
 # The second runner for all that it has the features of.
 _0_29 = replace(_0_28, version="0.29", sizes_have_decode_multiples=True, runners=("v2",))
-_0_31 = replace(_0_29, version="0.31", sizes_have_max_num_seqs=True)
+_0_30 = replace(_0_29, version="0.30", scales_yarn=False)
+_0_31 = replace(_0_30, version="0.31", sizes_have_max_num_seqs=True)
 _0_32 = replace(_0_31, version="0.32", clips_warm_up=True)
 _0_33 = replace(_0_32, version="0.33")
 
@@ -225,6 +230,7 @@ KNOWN_RELEASES = (
     _0_27,
     _0_28,
     _0_29,
+    _0_30,
     _0_31,
     _0_32,
     _0_33,

@@ -85,7 +85,7 @@ def describe_capture_model(function: Callable[..., Any], args: tuple[Any, ...], 
 def describe_capture(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
     """prepare_inputs_to_capture in vllm/v1/worker/gpu/cudagraph_utils.py."""
     given = _bind(function, args, kwargs)
-    # Before 0.28 skip_attn says the opposite.
+    # Before 0.27 skip_attn says the opposite.
     full = given["full_cudagraph"] if "full_cudagraph" in given else not given.get("skip_attn", False)
     graph = "FULL" if full else "PIECEWISE"
     tables = tuple(_v2_tables(given["block_tables"], given["kv_cache_config"]))

@@ -111,7 +111,7 @@ def _is_capturing(tensor: Any) -> bool:
 
 
 def _is_latent(run: Run) -> bool:
-    """Whether attention never runs on what is built: PIECEWISE graphs of the second runner before 0.28."""
+    """Whether attention never runs on what is built: PIECEWISE graphs of the second runner before 0.27."""
     if (run.runner, run.graph) != ("v2", "PIECEWISE"):
         return False
     return not release(vllm_version() or "").v2_piecewise_live
