@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 _SETTINGS = sorted(name.removeprefix("--") for name in flags.UNDERSTOOD if name not in ("--model", "--config", "-O"))
 _COMMON = ("tensor-parallel-size", "gpu-memory-utilization", "served-model-name")
-_MENTION = re.compile(rf"vllm|{'|'.join(name for name in _SETTINGS if len(name) > 3)}", re.IGNORECASE)
+_MENTION = re.compile(
+    "|".join(("vllm", *_COMMON, *(name for name in _SETTINGS if len(name) > 3))).replace("-", "[-_]"), re.IGNORECASE
+)
 _OURS = re.compile(rf"^[\s-]*(?:containers|{'|'.join(map(re.escape, _SETTINGS))})[\"']?\s*:", re.MULTILINE)
 _ROLES = {"leaderTemplate": "leader ", "workerTemplate": "worker "}
 
