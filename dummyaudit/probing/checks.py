@@ -207,7 +207,7 @@ def _array(value: Any) -> npt.NDArray[Any]:
         RuleError: it is none.
     """
     try:
-        return np.array(value.detach().cpu() if hasattr(value, "detach") else value)
+        return np.array(value.detach().cpu().numpy() if hasattr(value, "detach") else value)
     except Exception as error:
         raise RuleError(f"returned {type(value).__name__} where a list, array or tensor is wanted") from error
 
