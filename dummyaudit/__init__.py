@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from dummyaudit.errors import DummyAuditError
     from dummyaudit.findings import Finding, assert_fits, check
     from dummyaudit.frontier_audit import frontier
-    from dummyaudit.report import Layout, Report
+    from dummyaudit.layout import Layout
+    from dummyaudit.report import Report
 
 __version__ = "0.1.0"
 
@@ -39,7 +40,7 @@ _HOMES = {
     "DummyAuditError": "errors",
     "DummyBatch": "batch",
     "Finding": "findings",
-    "Layout": "report",
+    "Layout": "layout",
     "Report": "report",
     "assert_fits": "findings",
     "build": "api",

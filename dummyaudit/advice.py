@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dummyaudit.block_table import INT32_MAX, BlockTable, cdiv
-from dummyaudit.report import Advice, Needs, Verdict
-from dummyaudit.rules import NAMED_RULES, Rule, mixed, single
+from dummyaudit.layout import Advice, Needs, Verdict
+from dummyaudit.rules import NAMED_RULES, Rule
+from dummyaudit.splits import mixed, single
 
 
 def advise(

@@ -12,7 +12,8 @@ import numpy as np
 from dummyaudit.axes import check_shape, pairs
 from dummyaudit.block_table import INT32_MAX, BlockTable, TokenAlignment, cdiv, positive
 from dummyaudit.errors import DeviceError, InputError
-from dummyaudit.report import Built, Layout, Report
+from dummyaudit.layout import Layout
+from dummyaudit.report import Built, Report
 from dummyaudit.rules import Rule, find_rule
 from dummyaudit.space import (
     DEFAULT_MAX_MODEL_LEN,

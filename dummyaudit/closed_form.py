@@ -35,7 +35,8 @@ from dataclasses import dataclass
 
 from dummyaudit.axes import parse_number
 from dummyaudit.errors import RuleError
-from dummyaudit.rules import Rule, even, even_first, last, mixed, single
+from dummyaudit.rules import Rule
+from dummyaudit.splits import even, even_first, last, mixed, single
 
 Line = tuple[int, int]
 """slope and offset: the num_tokens `slope * num_reqs + offset`."""

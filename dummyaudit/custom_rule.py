@@ -15,7 +15,7 @@ import numpy as np
 
 from dummyaudit.axes import Ints
 from dummyaudit.errors import RuleError
-from dummyaudit.rules import Split
+from dummyaudit.splits import Split
 
 CallableSplit = Callable[[int, int], Iterable[Any]]
 """The user's function: from (num_reqs, num_tokens) to the tokens of each request."""

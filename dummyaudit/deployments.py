@@ -14,7 +14,8 @@ from dummyaudit.engine.releases import KNOWN_RELEASES, Release, release, version
 from dummyaudit.engine.resolve import Gpu, Resolved, runners_of
 from dummyaudit.engine.said import Settings, Value
 from dummyaudit.errors import InputError
-from dummyaudit.report import Built, DeploymentCase, Layout, Report, Setting, Summary
+from dummyaudit.layout import Layout
+from dummyaudit.report import Built, DeploymentCase, Report, Setting, Summary
 from dummyaudit.tally import Progress
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from dummyaudit.axes import Ints
 from dummyaudit.block_table import positive
 from dummyaudit.errors import InputError
-from dummyaudit.report import Reach, Verdict
+from dummyaudit.layout import Reach, Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from dummyaudit.closed_form import ClosedForm, closed_form
 from dummyaudit.errors import InputError
 from dummyaudit.frontier_report import Frontier, FrontierReport
 from dummyaudit.frontier_space import Space
-from dummyaudit.report import Layout, Needs, Outlook, Summary
+from dummyaudit.layout import Layout, Needs
+from dummyaudit.report import Outlook, Summary
 from dummyaudit.rules import Rule
 from dummyaudit.space import DEFAULT_MAX_MODEL_LEN, DEFAULT_RULES, Axis, find_rules, make_tables
 from dummyaudit.sweep import Sweep

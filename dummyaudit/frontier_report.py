@@ -7,7 +7,8 @@ from typing import Any
 
 from dummyaudit.block_table import BlockTable
 from dummyaudit.frontier_space import Shape, Space
-from dummyaudit.report import Needs, Report
+from dummyaudit.layout import Needs
+from dummyaudit.report import Report
 from dummyaudit.rules import Rule
 
 

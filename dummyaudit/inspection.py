@@ -14,8 +14,9 @@ from dummyaudit.block_table import INT32_MAX, positive
 from dummyaudit.errors import InputError
 from dummyaudit.findings import Finding, check
 from dummyaudit.inspection_report import InspectReport, StartLocFault
+from dummyaudit.layout import Layout, Needs, RequestCounts, WorstRequest
 from dummyaudit.page_faults import PageFault, find_page_faults
-from dummyaudit.report import Layout, Needs, RequestCounts, Summary, WorstRequest
+from dummyaudit.report import Summary
 from dummyaudit.tensors_file import read_tensors
 
 MAX_REQUESTS = 2**20

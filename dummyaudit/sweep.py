@@ -25,15 +25,7 @@ from dummyaudit.audit import (
 )
 from dummyaudit.axes import Ints, Shapes
 from dummyaudit.block_table import BlockTable
-from dummyaudit.report import (
-    Group,
-    Layout,
-    Needs,
-    Reach,
-    RequestCounts,
-    Verdict,
-    WorstRequest,
-)
+from dummyaudit.layout import Group, Layout, Needs, Reach, RequestCounts, Verdict, WorstRequest
 from dummyaudit.rules import Rule, Runs
 
 CHUNK = 2**14

@@ -9,7 +9,8 @@ from dummyaudit.audit import Severities, Worst, find_severity
 from dummyaudit.axes import Ints
 from dummyaudit.block_table import BlockTable
 from dummyaudit.counts import Cells, Counts, Ranks, WorstLayouts, make_cells
-from dummyaudit.report import Cell, Layout, Needs, Outlook, Summary
+from dummyaudit.layout import Layout, Needs
+from dummyaudit.report import Cell, Outlook, Summary
 from dummyaudit.rules import Rule, Runs
 from dummyaudit.sweep import Sweep
 

@@ -9,16 +9,9 @@ from typing import overload
 from dummyaudit import api
 from dummyaudit.deployments import Deployment, audit_deployments, parse_releases
 from dummyaudit.engine.said import Origin, Said
+from dummyaudit.layout import Advice, Layout
 from dummyaudit.render import Format, Style, render
-from dummyaudit.report import (
-    Advice,
-    Built,
-    DeploymentCase,
-    Layout,
-    Report,
-    Setting,
-    Summary,
-)
+from dummyaudit.report import Built, DeploymentCase, Report, Setting, Summary
 
 WILD_NAMES = [
     "[num_reqs]",

@@ -24,7 +24,7 @@ from dummyaudit.audit import (
     first_past_table,
 )
 from dummyaudit.block_table import INT32_MAX, BlockTable
-from dummyaudit.report import Layout
+from dummyaudit.layout import Layout
 from dummyaudit.rules import find_rule
 from dummyaudit.sweep import VERDICTS, Sweep
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import dummyaudit
-from dummyaudit.report import Layout
+from dummyaudit.layout import Layout
 from dummyaudit.walk import walk
 
 

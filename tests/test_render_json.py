@@ -27,8 +27,9 @@ from render_cases import (
 from dummyaudit import api
 from dummyaudit.block_table import TokenAlignment
 from dummyaudit.engine.graphs import Runner
+from dummyaudit.layout import Change, Reach, Verdict
 from dummyaudit.render import Format, Style, render
-from dummyaudit.report import SCHEMA, Change, Reach, Verdict
+from dummyaudit.report import SCHEMA
 
 SCHEMA_FILE = importlib.resources.files("dummyaudit") / "report.schema.json"
 REPORT_SCHEMA: dict[str, Any] = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))

@@ -19,8 +19,9 @@ from render_cases import (
 )
 
 from dummyaudit import api
+from dummyaudit.layout import Layout
 from dummyaudit.render.words import cure_sentence, worst_sentence
-from dummyaudit.report import Layout, Report
+from dummyaudit.report import Report
 
 
 def read(report: Report) -> ET.Element:

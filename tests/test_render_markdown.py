@@ -21,8 +21,9 @@ from render_cases import (
 )
 
 from dummyaudit import api
+from dummyaudit.layout import Layout
 from dummyaudit.render import Style
-from dummyaudit.report import Layout, Report
+from dummyaudit.report import Report
 
 
 class Page(HTMLParser):

@@ -8,21 +8,8 @@ from typing import Any
 import pytest
 
 import dummyaudit
-from dummyaudit.report import (
-    Advice,
-    Built,
-    Cell,
-    DeploymentCase,
-    Group,
-    Layout,
-    Needs,
-    Outlook,
-    Report,
-    RequestCounts,
-    Setting,
-    Summary,
-    WorstRequest,
-)
+from dummyaudit.layout import Advice, Group, Layout, Needs, RequestCounts, WorstRequest
+from dummyaudit.report import Built, Cell, DeploymentCase, Outlook, Report, Setting, Summary
 
 OVERFLOW = Layout(
     rule="last",

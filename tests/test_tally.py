@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dummyaudit
-from dummyaudit.report import Layout, Report
+from dummyaudit.layout import Layout
+from dummyaudit.report import Report
 
 RULES = ("last", "even", "v1", "v1-mixed", "single", "even-first", "uniform:3", "last+max-model-len")
 

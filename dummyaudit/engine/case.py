@@ -14,7 +14,7 @@ from dummyaudit.engine.graphs import Runner
 from dummyaudit.engine.releases import Release
 from dummyaudit.engine.resolve import Gpu, Resolved, resolve
 from dummyaudit.engine.said import Origin, Said, Settings, Value
-from dummyaudit.report import Layout
+from dummyaudit.layout import Layout
 from dummyaudit.rules import find_rule
 from dummyaudit.sweep import Sweep
 from dummyaudit.tally import Check, tally

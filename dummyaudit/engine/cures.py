@@ -11,7 +11,7 @@ from dummyaudit.engine.case import Case
 from dummyaudit.engine.graphs import Runner
 from dummyaudit.engine.releases import KNOWN_RELEASES, version_key
 from dummyaudit.errors import InputError
-from dummyaudit.report import Advice, Layout
+from dummyaudit.layout import Advice, Layout
 
 _SIZES = ("cudagraph_capture_sizes", "cuda_graph_sizes", "max_cudagraph_capture_size")
 

@@ -19,8 +19,9 @@ from dummyaudit.probing.result import OVERFLOW, ProbeReport, equality
 from dummyaudit.probing.rule import Answers, ProbedRule, Shape
 from dummyaudit.probing.search import Search
 from dummyaudit.report import Built
-from dummyaudit.rules import Fill, Rule, Runs, Split
+from dummyaudit.rules import Fill, Rule, Runs
 from dummyaudit.space import DEFAULT_MAX_MODEL_LEN, Axis, check_rows, describe, make_shapes, make_tables
+from dummyaudit.splits import Split
 from dummyaudit.sweep import Layouts, Sweep
 from dummyaudit.tally import Check, Progress, tally
 

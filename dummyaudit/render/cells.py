@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from dummyaudit.report import Cell, Layout
+from dummyaudit.layout import Layout
+from dummyaudit.report import Cell
 
 
 def merge_cells(cells: Iterable[Cell]) -> list[Cell]:

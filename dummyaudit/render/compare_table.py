@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dummyaudit.block_table import cdiv
+from dummyaudit.layout import Group, Layout, Reach, Verdict
 from dummyaudit.render import Style
 from dummyaudit.render.terminal import new_table, to_text
 from dummyaudit.render.words import (
@@ -21,7 +22,7 @@ from dummyaudit.render.words import (
     verdict_line,
     verdict_words,
 )
-from dummyaudit.report import Group, Layout, Reach, Report, Verdict
+from dummyaudit.report import Report
 
 _DETAILED = 2
 """Block tables that are shown in full; of a longer ladder only the last one that overflows is."""

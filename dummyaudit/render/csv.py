@@ -6,8 +6,9 @@ import csv
 from collections.abc import Iterator
 from typing import Any
 
+from dummyaudit.layout import Layout
 from dummyaudit.render import Style
-from dummyaudit.report import Layout, Report
+from dummyaudit.report import Report
 
 COLUMNS = (
     *("rule", "num_reqs", "num_tokens", "max_model_len", "block_size", "max_num_seqs", "row_slots"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dummyaudit.layout import Layout
 from dummyaudit.render import Style
 from dummyaudit.render.words import count, finding_sentences, rule_title, verdict_line, visible
-from dummyaudit.report import Layout, Report
+from dummyaudit.report import Report
 
 MOST = 10
 """Annotations of one level that GitHub shows for a step."""

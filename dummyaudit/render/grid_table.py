@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dummyaudit.block_table import INT32_MAX
+from dummyaudit.layout import Layout
 from dummyaudit.render import Style
 from dummyaudit.render.terminal import new_table, to_text
 from dummyaudit.render.words import (
@@ -21,7 +22,7 @@ from dummyaudit.render.words import (
     verdict_line,
     verdict_words,
 )
-from dummyaudit.report import Cell, Layout, Report
+from dummyaudit.report import Cell, Report
 
 _MARKS = {"over-length": "~", "next-row": "!", "past-table": "!!"}
 _LEGEND = "worst case: num_tokens: #request seq_len pages/slots; ~ over-length, ! next-row, !! past-table"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.sax.saxutils import escape, quoteattr
 
+from dummyaudit.layout import Layout
 from dummyaudit.render import Style
 from dummyaudit.render.cells import merge_cells
 from dummyaudit.render.words import (
@@ -16,7 +17,7 @@ from dummyaudit.render.words import (
     visible,
     worst_sentence,
 )
-from dummyaudit.report import Cell, Layout, Report
+from dummyaudit.report import Cell, Report
 
 MOST_CASES = 5000
 """Layouts that are a case each; of more every rule, max_model_len and block_size is one."""

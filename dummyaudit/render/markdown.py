@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 
+from dummyaudit.layout import Layout
 from dummyaudit.render import Style
 from dummyaudit.render.cells import merge_cells
 from dummyaudit.render.words import (
@@ -18,7 +19,7 @@ from dummyaudit.render.words import (
     verdict_words,
     visible,
 )
-from dummyaudit.report import Cell, Layout, Report
+from dummyaudit.report import Cell, Report
 
 MOST_ROWS = 20
 """Rows of a table, unless all are asked for."""

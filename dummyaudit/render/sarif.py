@@ -10,9 +10,10 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from dummyaudit import __version__
+from dummyaudit.layout import Layout
 from dummyaudit.render import Style
 from dummyaudit.render.words import count, finding_sentences, layout_name, rule_title
-from dummyaudit.report import Layout, Report
+from dummyaudit.report import Report
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 

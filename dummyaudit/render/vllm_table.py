@@ -9,10 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from dummyaudit.axes import in_steps
+from dummyaudit.layout import Layout
 from dummyaudit.render import Style
 from dummyaudit.render.terminal import new_table, to_text
 from dummyaudit.render.words import STYLES, count, short_cures, verdict_line, verdict_words
-from dummyaudit.report import DeploymentCase, Layout, Report
+from dummyaudit.report import DeploymentCase, Report
 
 _ROOM = 100
 _ROOM_FOR_CURES = 130

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from dummyaudit.report import Advice, Layout, Outlook, Reach, Report, Verdict
+from dummyaudit.layout import Advice, Layout, Reach, Verdict
+from dummyaudit.report import Outlook, Report
 
 STYLES = {"fits": "green", "over-length": "yellow", "overflow": "bold red"}
 """Colours of verdicts, legible on light and on dark."""

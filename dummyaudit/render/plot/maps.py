@@ -14,8 +14,9 @@ from dummyaudit.block_table import BlockTable, cdiv
 from dummyaudit.errors import InputError
 from dummyaudit.frontier_report import FrontierReport
 from dummyaudit.frontier_space import Space
+from dummyaudit.layout import Layout
 from dummyaudit.render.words import rule_title
-from dummyaudit.report import Layout, Report
+from dummyaudit.report import Report
 from dummyaudit.rules import Rule
 from dummyaudit.sweep import Layouts, Sweep
 

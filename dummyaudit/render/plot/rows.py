@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from dummyaudit.audit import FITS, NEXT_ROW, OVER_LENGTH, PAST_TABLE
 from dummyaudit.block_table import cdiv
+from dummyaudit.layout import Layout
 from dummyaudit.render import Style
 from dummyaudit.render.plot.ink import legend, symbols
 from dummyaudit.render.words import count, rule_title, span, visible
-from dummyaudit.report import Layout, Report
+from dummyaudit.report import Report
 
 PAGE_NAMES = {
     FITS: "pages of legal tokens",
