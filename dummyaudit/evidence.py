@@ -30,7 +30,7 @@ from dummyaudit.walk import WINDOW, walk
 BUDGET = 2**26
 """Bytes of tensors that are built at once, if they hold more than one layout."""
 
-LIMIT = 2**33
+LIMIT = 2**31
 """Bytes of tensors beyond which a single layout is refused."""
 
 
