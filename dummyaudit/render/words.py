@@ -88,7 +88,9 @@ def verdict_line(report: Report) -> str:
         how = f"Built and walked on {report.built.device}"
     elif report.closed_form:
         how = "Counted by closed form, nothing built"
-    partial = f"Interrupted, of {report.planned} layouts only the first. " if report.planned is not None else ""
+    partial = ""
+    if report.planned is not None:
+        partial = f"Partial, interrupted: the first {summary.layouts} of {report.planned} layouts. "
     return f"{partial}{text}. {how}."
 
 
