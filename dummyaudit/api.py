@@ -85,14 +85,8 @@ def grid(
     Raises:
         DummyAuditError: a setting cannot be used, a rule does not work, or a built batch disagrees.
     """
-    if shapes is None:
-        space = make_shapes(num_reqs, num_tokens, max_num_seqs)
-    elif num_reqs is None and num_tokens is None:
-        space = pairs(list(shapes))
-    else:
-        raise InputError("shapes were given along with num_reqs or num_tokens", "give one or the other")
+    space = make_shapes(num_reqs, num_tokens, shapes, max_num_seqs)
     tables = make_tables(max_model_len, block_size, dcp, interleave, token_alignment, kernel_block_size)
-    check_rows(max_num_seqs, int(space.num_reqs[-1]))
     sweep = Sweep(space, tables, find_rules(rules), max_num_seqs, strict)
     if worst is not None and worst < 0:
         raise InputError(f"worst must not be negative, got {worst}")

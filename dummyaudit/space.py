@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from dummyaudit.axes import Shapes, as_axis, product, ragged
+from dummyaudit.axes import Shapes, as_axis, pairs, product, ragged
 from dummyaudit.block_table import BlockTable, TokenAlignment, positive
 from dummyaudit.engine import NEWEST_RELEASE
 from dummyaudit.errors import InputError
@@ -27,12 +27,29 @@ LISTED_VALUES = 4096
 """Values of a range that the settings list one by one; a longer one is written as first:last:step."""
 
 
-def make_shapes(num_reqs: Axis | None, num_tokens: Axis | None, max_num_seqs: int | None) -> Shapes:
-    """The shapes of two axes; without num_tokens, of each num_reqs the capture sizes that vLLM chooses for so many.
+def make_shapes(
+    num_reqs: Axis | None,
+    num_tokens: Axis | None,
+    shapes: Iterable[tuple[int, int]] | None,
+    max_num_seqs: int | None,
+) -> Shapes:
+    """The given shapes or those of two axes, whose requests all have a row.
 
     Raises:
-        InputError: an axis is malformed, or there are no shapes.
+        InputError: an axis is malformed, there are no shapes, both kinds are given, or max_num_seqs is too small.
     """
+    if shapes is None:
+        space = _of_axes(num_reqs, num_tokens, max_num_seqs)
+    elif num_reqs is None and num_tokens is None:
+        space = pairs(list(shapes))
+    else:
+        raise InputError("shapes were given along with num_reqs or num_tokens", "give one or the other")
+    check_rows(max_num_seqs, int(space.num_reqs[-1]))
+    return space
+
+
+def _of_axes(num_reqs: Axis | None, num_tokens: Axis | None, max_num_seqs: int | None) -> Shapes:
+    """The pairs of two axes; without num_tokens, of each num_reqs the capture sizes that vLLM chooses for so many."""
     if num_reqs is None:
         reqs: Sequence[int] = [n for n in DEFAULT_NUM_REQS if n <= (max_num_seqs or n)]
     else:

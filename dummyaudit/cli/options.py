@@ -12,6 +12,25 @@ AlignmentName = Literal["128", "128-floor", "0"]
 
 AXIS = "AXIS"
 
+NumReqs = Annotated[
+    str | None,
+    typer.Option(metavar=AXIS, help="Requests.  [default: 1:256:x2]", show_default=False),
+]
+NumTokens = Annotated[
+    str | None,
+    typer.Option(
+        metavar=AXIS,
+        help="Their tokens together.  [default: for each num_reqs the capture sizes that vLLM chooses]",
+        show_default=False,
+    ),
+]
+ShapesFile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Take shapes from a CSV file (header num_reqs,num_tokens) or JSON lines instead; - is stdin.",
+    ),
+]
 MaxModelLen = Annotated[
     str | None,
     typer.Option(metavar=AXIS, help="Longest legal request, in tokens."),

@@ -36,27 +36,11 @@ def probe(
             "tensors of vLLM's InputBuffers.",
         ),
     ] = False,
-    num_reqs: Annotated[
-        str | None,
-        typer.Option(metavar=options.AXIS, help="Requests.  [default: 1:256:x2]", show_default=False),
-    ] = None,
-    num_tokens: Annotated[
-        str | None,
-        typer.Option(
-            metavar=options.AXIS,
-            help="Their tokens together.  [default: for each num_reqs the capture sizes that vLLM chooses]",
-            show_default=False,
-        ),
-    ] = None,
+    num_reqs: options.NumReqs = None,
+    num_tokens: options.NumTokens = None,
     max_model_len: options.MaxModelLen = "16,64,256,1024,4096",
     block_size: options.BlockSize = "16",
-    shapes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Take shapes from a CSV file (header num_reqs,num_tokens) or JSON lines instead; - is stdin.",
-        ),
-    ] = None,
+    shapes: options.ShapesFile = None,
     ignore: Annotated[
         list[str] | None,
         typer.Option(

@@ -9,7 +9,7 @@ import numpy as np
 
 from dummyaudit.api import WORST, find_check
 from dummyaudit.audit import Severities, Worst
-from dummyaudit.axes import Ints, Shapes, pairs
+from dummyaudit.axes import Ints, Shapes
 from dummyaudit.block_table import BlockTable, TokenAlignment
 from dummyaudit.errors import InputError
 from dummyaudit.probing.builders import Builder, load_callable, load_vllm, make_buffers
@@ -20,7 +20,7 @@ from dummyaudit.probing.rule import Answers, ProbedRule, Shape
 from dummyaudit.probing.search import Search
 from dummyaudit.report import Built
 from dummyaudit.rules import Fill, Rule, Runs
-from dummyaudit.space import DEFAULT_MAX_MODEL_LEN, Axis, check_rows, describe, make_shapes, make_tables
+from dummyaudit.space import DEFAULT_MAX_MODEL_LEN, Axis, describe, make_shapes, make_tables
 from dummyaudit.splits import Split
 from dummyaudit.sweep import Layouts, Sweep
 from dummyaudit.tally import Check, Progress, tally
@@ -80,14 +80,8 @@ def probe(
     for name in ignore:
         if name not in CHECKS:
             raise InputError(f"unknown check {name!r}", f"known are {', '.join(CHECKS)}")
-    if shapes is None:
-        space = make_shapes(num_reqs, num_tokens, max_num_seqs)
-    elif num_reqs is None and num_tokens is None:
-        space = pairs(list(shapes))
-    else:
-        raise InputError("shapes were given along with num_reqs or num_tokens", "give one or the other")
+    space = make_shapes(num_reqs, num_tokens, shapes, max_num_seqs)
     tables = make_tables(max_model_len, block_size, dcp, interleave, token_alignment, kernel_block_size)
-    check_rows(max_num_seqs, int(space.num_reqs[-1]))
     torch_device, check = find_check(device)
     asked = _listed(space)
     answers = Answers(_load(builder, buffers, asked, max_num_seqs, torch_device))
