@@ -179,7 +179,9 @@ HOSTILE: list[tuple[str, bytes, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "says"), HOSTILE, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    ("name", "content", "says"), HOSTILE, ids=[f"{name}-{says[:50]}" for name, _, says in HOSTILE]
+)
 def test_hostile_file_is_refused_in_one_line_and_never_run(name: str, content: bytes, says: str) -> None:
     Path(name).write_bytes(content)
     with pytest.raises(InputError) as raised:

@@ -147,6 +147,7 @@ def _stdout_style(show_all: bool) -> Style:
     colour = not os.environ.get("NO_COLOR") and (terminal or bool(os.environ.get("FORCE_COLOR")))
     width = PIPE_WIDTH
     if terminal or "COLUMNS" in os.environ:
-        width = shutil.get_terminal_size((PIPE_WIDTH, 0)).columns
+        # Before Python 3.11 a terminal that does not know its size is 0 columns wide.
+        width = shutil.get_terminal_size((PIPE_WIDTH, 0)).columns or PIPE_WIDTH
     unicode = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
     return Style(width=width, colour=colour, unicode=unicode, all=show_all)

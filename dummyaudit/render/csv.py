@@ -56,7 +56,8 @@ def _cells(prefix: str, record: dict[str, Any]) -> Iterator[tuple[str, str | int
             yield name, str(value).lower()
         elif isinstance(value, list):
             yield name, "-".join(map(str, value))
-        elif isinstance(value, str) and value.startswith(_FORMULA):
-            yield name, f"'{value}"
+        elif isinstance(value, str):
+            # Before Python 3.11 the csv module writes no NUL.
+            yield name, "'" * value.startswith(_FORMULA) + value.replace("\0", "\\x00")
         else:
             yield name, value
