@@ -50,7 +50,7 @@ EXPECTED = {"model": "m", "max_model_len": 16}
         "command: [sh, -c]\nargs:\n- |\n  # start\n  vllm serve m \\\n    --max-model-len 16",
         "command: [sh, -c]\nargs:\n- >-\n  vllm serve m\n  --max-model-len 16",
         "image: vllm/vllm-openai:latest\nargs: [--model, m, --max-model-len=16]",
-        "image: registry.example/vllm-openai\nargs: [serve, m, --max-model-len=16]",
+        "image: mirror/vllm-openai\nargs: [serve, m, --max-model-len=16]",
     ],
 )
 def test_container_runs_vllm_however_it_is_written(container: str) -> None:
