@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import pytest
+
+import dummyaudit.guard
 from dummyaudit.guard import watch
 
 BACKEND = '''
@@ -117,6 +121,19 @@ class GPUModelRunner:
         backend.build(CommonAttentionMetadata(torch.tensor(lengths), len(lengths), table))
 """
 
+KINDS = """
+class KVCacheSpec: ...
+class AttentionSpec(KVCacheSpec): ...
+class FullAttentionSpec(AttentionSpec): ...
+class CircularBufferSpec(AttentionSpec): ...
+class CrossAttentionSpec(AttentionSpec): ...
+class EncoderOnlyAttentionSpec(AttentionSpec): ...
+class MambaSpec(KVCacheSpec): ...
+class HiSparseHotSpec(KVCacheSpec): ...
+class UniformTypeKVCacheSpecs(KVCacheSpec):
+    def __init__(self, spec): self.kv_cache_specs = {"layer": spec}
+"""
+
 FILES = {
     "vllm/v1/attention/backend.py": BACKEND,
     "vllm/v1/worker/gpu_model_runner.py": FIRST,
@@ -166,3 +183,24 @@ def built() -> list[int]:
     """The num_reqs of what attention has seen."""
     found: list[int] = load("vllm.v1.attention.backend").built
     return found
+
+
+def turn_on(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    monkeypatch.setenv("DUMMYAUDIT_GUARD", mode)
+    dummyaudit.guard.register()
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "vllm.dummyaudit"]
+
+
+def kinds(*names: str) -> list[Any]:
+    """Groups of these kinds, and of a group of groups for `Uniform` before the name."""
+    known: dict[str, Any] = {}
+    exec(KINDS, known)
+    specs = [known[name.removeprefix("Uniform")]() for name in names]
+    outer = known["UniformTypeKVCacheSpecs"]
+    return [
+        load(FIRST_RUNNER).Group(outer(spec) if name.startswith("Uniform") else spec)
+        for name, spec in zip(names, specs, strict=True)
+    ]

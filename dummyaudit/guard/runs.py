@@ -85,9 +85,12 @@ def describe_capture_model(function: Callable[..., Any], args: tuple[Any, ...], 
 def describe_capture(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
     """prepare_inputs_to_capture in vllm/v1/worker/gpu/cudagraph_utils.py."""
     given = _bind(function, args, kwargs)
-    # Before 0.27 skip_attn says the opposite.
-    full = given["full_cudagraph"] if "full_cudagraph" in given else not given.get("skip_attn", False)
-    graph = "FULL" if full else "PIECEWISE"
+    graph = None  # Before 0.21 nothing says it, and both kinds are warmed up with attention.
+    if "full_cudagraph" in given:
+        graph = "FULL" if given["full_cudagraph"] else "PIECEWISE"
+    elif "skip_attn" in given:
+        # From 0.21 to 0.26, PIECEWISE graphs get no metadata.
+        graph = "PIECEWISE" if given["skip_attn"] else "FULL"
     tables = tuple(_v2_tables(given["block_tables"], given["kv_cache_config"]))
     return Run("v2", "capture", int(given["num_tokens"]), tables, graph)
 
@@ -97,13 +100,15 @@ def _v1_tables(runner: Any) -> Iterator[Table]:
     config = getattr(runner, "kv_cache_config", None)
     if config is None:
         return
-    for group, table in zip(config.kv_cache_groups, runner.input_batch.block_table.block_tables, strict=True):
-        if _is_attention(group):
+    # Encoder-only layers have a group here, and no block table.
+    groups = [group for group in config.kv_cache_groups if "EncoderOnlyAttentionSpec" not in _kinds(group)]
+    for group, table in zip(groups, runner.input_batch.block_table.block_tables, strict=True):
+        if _is_paged(group):
             yield Table(
                 int(table.max_num_reqs),
                 int(table.max_num_blocks_per_req),
                 int(table.block_size),
-                int(getattr(table, "dcp_world_size", 1)),
+                _ranks(group, getattr(table, "dcp_world_size", 1)),
                 int(getattr(table, "cp_kv_cache_interleave_size", 1)),
             )
 
@@ -116,14 +121,33 @@ def _v2_tables_of(runner: Any) -> Iterator[Table]:
 
 def _v2_tables(tables: Any, config: Any) -> Iterator[Table]:
     """Those of vllm/v1/worker/gpu/block_table.py."""
-    groups = config.kv_cache_groups
-    for group, table, block_size in zip(groups, tables.input_block_tables, tables.block_sizes, strict=True):
-        if _is_attention(group):
+    # Where the kernel's page is smaller, the slots of 0.22 and others hold those.
+    block_sizes = getattr(tables, "kernel_block_sizes", tables.block_sizes)
+    for group, table, block_size in zip(config.kv_cache_groups, tables.input_block_tables, block_sizes, strict=True):
+        if _is_paged(group):
             rows, slots = table.shape
-            dcp, interleave = getattr(tables, "cp_size", 1), getattr(tables, "cp_interleave", 1)
-            yield Table(int(rows), int(slots), int(block_size), int(dcp), int(interleave))
+            ranks = _ranks(group, getattr(tables, "cp_size", 1))
+            yield Table(int(rows), int(slots), int(block_size), ranks, int(getattr(tables, "cp_interleave", 1)))
 
 
-def _is_attention(group: Any) -> bool:
-    """Whether pages of the group hold tokens: the state of a Mamba layer is one page however long a request is."""
-    return "Mamba" not in type(group.kv_cache_spec).__name__
+def _ranks(group: Any, dcp: int) -> int:
+    """The ranks that share the tokens of a request: a draft model's pages need not be shared."""
+    return int(dcp) if getattr(group.kv_cache_spec, "dcp_sharded", True) else 1
+
+
+def _is_paged(group: Any) -> bool:
+    """Whether a request reads one page for each block_size tokens of its seq_len.
+
+    Not so: the state of a Mamba layer and a ring of tokens, one page however long the request is, and
+    cross-attention, which puts the length of the encoder's input in the place of seq_len.
+    """
+    kinds = _kinds(group)
+    return "AttentionSpec" in kinds and not kinds & {"CircularBufferSpec", "CrossAttentionSpec"}
+
+
+def _kinds(group: Any) -> set[str]:
+    """The names of the classes in vllm/v1/kv_cache_interface.py that a group is of."""
+    spec = group.kv_cache_spec
+    # UniformTypeKVCacheSpecs has one a layer, all of a kind.
+    spec = next(iter(getattr(spec, "kv_cache_specs", {}).values()), spec)
+    return {kind.__name__ for kind in type(spec).__mro__}

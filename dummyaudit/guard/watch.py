@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from dummyaudit.axes import Ints
 from dummyaudit.block_table import BlockTable, cdiv
 from dummyaudit.engine import release
 from dummyaudit.environment import vllm_version
 from dummyaudit.errors import DummyAuditError
+from dummyaudit.findings import Finding
 from dummyaudit.guard.runs import Run, Table
 
 # A child of vLLM's own logger, which has the handlers.
@@ -95,12 +97,12 @@ def _check(metadata: Any) -> None:
         return
     lengths = seq_lens[: int(metadata.num_reqs)].cpu().numpy().astype(np.int64)
     for table in tables:
-        text = describe_overflow(run, table, lengths)
-        if text is None:
+        error = find_overflow(run, table, lengths)
+        if error is None:
             continue
-        if mode == "raise" and not _is_latent(run):
-            raise GuardError(*text)
-        warn_once("; ".join(text) + ("; latent: built, and not read" if _is_latent(run) else ""))
+        if mode == "raise":
+            raise error
+        warn_once(str(error))
 
 
 def _is_capturing(tensor: Any) -> bool:
@@ -110,30 +112,29 @@ def _is_capturing(tensor: Any) -> bool:
     return bool(tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
-def _is_latent(run: Run) -> bool:
-    """Whether attention never runs on what is built: PIECEWISE graphs of the second runner before 0.27."""
-    if (run.runner, run.graph) != ("v2", "PIECEWISE"):
-        return False
-    return not release(vllm_version() or "").v2_piecewise_live
-
-
-def describe_overflow(run: Run, table: Table, lengths: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[str, str] | None:
+def find_overflow(run: Run, table: Table, lengths: Ints) -> GuardError | None:
     """What is wrong with a batch of these lengths [num_reqs], and what cures it; None if nothing is."""
-    slots = table.slots
     geometry = _geometry(table)
     pages = geometry.pages(lengths)
-    if not len(pages) or int(pages.max()) <= slots:
+    over = np.flatnonzero(pages > table.slots)
+    if not over.size:
         return None
-    request = len(pages) - 1 - int(np.argmax(pages[::-1]))
-    most = int(pages[request])
-    past = int((np.arange(len(pages)) * slots + pages).max()) > table.rows * slots
-    where = "past-table: past the end of the table" if past else "next-row: another request's"
-    what = (
-        f"vLLM {vllm_version() or 'of unknown version'}, runner {run.runner}, {run}: request {request} of "
-        f"{len(pages)} has seq_len {lengths[request]}: {most} pages of {slots} slots, reads slots {slots}-{most - 1} "
-        f"({where})"
+    past = over * table.slots + pages[over] > table.rows * table.slots
+    # A read past the table is worse than a longer one in it; of equals the last one, as in a report.
+    request = int(over[np.lexsort((pages[over], past))[-1]])
+    finding = Finding(
+        verdict="overflow",
+        request=request,
+        seq_len=int(lengths[request]),
+        pages=int(pages[request]),
+        row_slots=table.slots,
+        reach="past-table" if past.any() else "next-row",
+        max_num_seqs=table.rows,
+        max_model_len=None,
     )
-    return what, ", or ".join(_cures(run, table, lengths, geometry.max_model_len_for(most)))
+    cures = _cures(run, table, len(lengths), geometry.max_model_len_for(int(pages.max())))
+    where = f"vLLM {vllm_version() or 'of unknown version'}, runner {run.runner}, {run}"
+    return GuardError(f"{where}: {finding}", ", or ".join(cures))
 
 
 def _geometry(table: Table) -> BlockTable:
@@ -153,10 +154,10 @@ def _geometry(table: Table) -> BlockTable:
     return plain
 
 
-def _cures(run: Run, table: Table, lengths: np.ndarray[Any, np.dtype[np.int64]], longer: int) -> Iterator[str]:
+def _cures(run: Run, table: Table, num_reqs: int, longer: int) -> Iterator[str]:
     tokens = run.num_tokens
-    if tokens is not None and len(lengths):
-        evenly = cdiv(tokens, len(lengths))
+    if tokens is not None:
+        evenly = cdiv(tokens, num_reqs)
         if cdiv(evenly, table.block_size * table.dcp) <= table.slots:
             yield f"split the tokens evenly (at most {evenly} a request)"
     yield f"--max-model-len {longer} or more"

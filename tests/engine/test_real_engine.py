@@ -60,20 +60,20 @@ runner._dummy_run(250, force_attention=True)
 """
 
 FOUND = (
-    "vLLM 0.32.0, runner v1, warm-up of 250 tokens: request 7 of 8 has seq_len 250: 8 pages of 4 slots, "
-    "reads slots 4-7 (past-table: past the end of the table); split the tokens evenly (at most 32 a request), or "
+    "vLLM 0.32.0, runner v1, warm-up of 250 tokens: request 7 has seq_len 250: 8 pages of 4 slots, "
+    "reads slots 4 to 7 past the end of the table (past-table); split the tokens evenly (at most 32 a request), or "
     "--max-model-len 129 or more"
 )
 
 
-def run(code: str, guard: str | None, *path: str) -> subprocess.CompletedProcess[str]:
-    """Runs Python with one process of vLLM, and the guard as its plugin."""
-    kept = {name: value for name, value in os.environ.items() if name != "DUMMYAUDIT_GUARD"}
-    more = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "1", "PYTHONPATH": os.pathsep.join(path)}
+def run(code: str, guard: str | None, **more: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python with vLLM, in one process unless `more` variables say otherwise, and the guard as its plugin."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("DUMMYAUDIT_GUARD", "PYTHONPATH")}
+    env = {**kept, "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "1", **more}
     if guard is not None:
-        more["DUMMYAUDIT_GUARD"] = guard
+        env["DUMMYAUDIT_GUARD"] = guard
     return subprocess.run(
-        [sys.executable, "-c", code], env={**kept, **more}, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300, check=False
     )
 
 
@@ -109,6 +109,31 @@ def test_raise_stops_the_dummy_run_before_attention() -> None:
     assert done.returncode == 1, done.stderr[-3000:]
     assert done.stderr.rstrip().endswith(f"GuardError: {FOUND}")
     assert "attention builds" not in done.stdout
+
+
+def test_guard_works_in_the_process_of_the_engine_too() -> None:
+    """There it is loaded by vLLM alone; the error comes back as what stopped the engine's call."""
+    own_process = (
+        START.partition("runner =")[0]
+        + """
+def overflow(worker):
+    worker.model_runner._dummy_run(250, force_attention=True)
+
+if __name__ == "__main__":
+    print("here", os.getpid())
+    try:
+        llm.collective_rpc(overflow)
+    except Exception as error:
+        print("stopped", error)
+"""
+    )
+    more = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}
+    done = run(own_process, "raise", **more)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert re.search(rf"^stopped .*{re.escape(FOUND)}", done.stdout, re.MULTILINE), done.stdout[-3000:]
+    here = re.search(r"^here ([0-9]+)$", done.stdout, re.MULTILINE)
+    assert here is not None
+    assert re.search(rf"\(EngineCore[^)]* pid=(?!{here[1]}\))[0-9]+\)", done.stdout + done.stderr)
 
 
 def test_warn_logs_the_dummy_run_before_attention_and_goes_on() -> None:
