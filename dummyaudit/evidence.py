@@ -137,9 +137,10 @@ class Evidence:
 
 
 def _bytes(table: BlockTable, runs: Runs, num_tokens: Ints, max_num_seqs: Ints) -> npt.NDArray[np.float64]:
-    """[n] bytes that the tensors and the walk of each layout take, roughly; equal rows share a table."""
+    """[n] bytes that the tensors and the walk of each layout take, roughly; a table serves those of no more rows."""
     pages = table.pages(runs.seq_len)
-    slots = np.where(np.diff(max_num_seqs, prepend=0), max_num_seqs * float(table.row_slots), 0)
+    is_taller = np.diff(np.maximum.accumulate(max_num_seqs), prepend=0) > 0
+    slots = np.where(is_taller, max_num_seqs * float(table.row_slots), 0)
     reads = (runs.count * pages).sum(axis=0).clip(max=WINDOW)
     size: npt.NDArray[np.float64] = 8 * num_tokens + 80 * max_num_seqs + 4 * (slots + pages.max(axis=0)) + 40 * reads
     return size

@@ -129,25 +129,18 @@ def test_many_layouts_at_once_are_those_of_one_at_a_time(case: Case) -> None:
     for name in TENSORS:
         assert torch.equal(getattr(together, name), torch.cat([getattr(batch, name) for batch in apart]))
     assert together.num_scheduled_tokens.tolist() == [n for b in apart for n in b.num_scheduled_tokens.tolist()]
-    for start, batch in zip(together.table_starts.tolist(), apart, strict=True):
-        ids = batch.block_table
-        assert torch.equal(together.memory[start : start + ids.numel()].view_as(ids), ids)
+    for batch, rows in zip(apart, case.rows, strict=True):
+        ids = together.block_table[-rows:]
+        assert torch.equal(ids - ids[0, 0], batch.block_table)
 
 
 @given(cases())
 def test_every_slot_holds_an_id_of_its_own_and_all_else_the_canary(case: Case) -> None:
-    batch = case.build()
-    slots, memory = case.table.row_slots, batch.memory.tolist()
-    tables = sorted({(int(s), n * slots) for s, n in zip(batch.table_starts, case.rows, strict=True)})
-    end = 0
-    for start, size in tables:
-        guard = memory[end:start]
-        assert len(guard) >= (2 * MIN_GUARD if end else MIN_GUARD)  # between two tables there is one of each
-        assert set(guard) == {CANARY}
-        assert memory[start : start + size] == list(range(size))
-        end = start + size
-    assert len(memory) - end >= MIN_GUARD
-    assert set(memory[end:]) == {CANARY}
+    memory, size = case.build().memory.tolist(), max(case.rows) * case.table.row_slots
+    before, table, behind = memory[:MIN_GUARD], memory[MIN_GUARD : MIN_GUARD + size], memory[MIN_GUARD + size :]
+    assert table == list(range(size))
+    assert len(behind) >= MIN_GUARD
+    assert set(before) == set(behind) == {CANARY}
 
 
 # Far behind tables of one and of two slots.
@@ -155,21 +148,13 @@ def test_every_slot_holds_an_id_of_its_own_and_all_else_the_canary(case: Case) -
 @example(Case("single", [(1, 900), (2, 9)], [1, 2], BlockTable(max_model_len=1, block_size=1, token_alignment=0)))
 @settings(max_examples=50)
 @given(cases())
-def test_guard_behind_a_table_holds_every_read_of_its_last_row(case: Case) -> None:
+def test_guard_behind_the_table_holds_every_read_of_the_last_rows(case: Case) -> None:
     batch = case.build()
     slots = case.table.row_slots
-    starts = sorted(set(batch.table_starts.tolist()))
-    for i, start in enumerate(batch.table_starts.tolist()):
-        behind = starts[starts.index(start) + 1 :]
-        guard_end = behind[0] if behind else len(batch.memory)
+    for i, rows in enumerate(case.rows):
         for request, (_, seq_len) in enumerate(case.requests(i)):
-            assert start + request * slots + pages_of(case.table, seq_len) <= guard_end
-
-
-def test_neighbours_of_equally_many_rows_share_a_table() -> None:
-    case = Case("last", [(2, 5), (2, 900), (1, 4), (2, 5), (3, 7)], [2, 2, 2, 3, 3], BlockTable(max_model_len=16))
-    first, second = sorted({int(start) for start in case.build().table_starts})
-    assert case.build().table_starts.tolist() == [first] * 3 + [second] * 2
+            row = max(case.rows) - rows + request
+            assert MIN_GUARD + row * slots + pages_of(case.table, seq_len) <= len(batch.memory)
 
 
 def test_block_table_of_a_batch_is_its_memory() -> None:
@@ -179,10 +164,9 @@ def test_block_table_of_a_batch_is_its_memory() -> None:
     assert 99 in batch.memory.tolist()
 
 
-def test_block_table_of_several_layouts_is_refused() -> None:
-    batch = Case("last", [(2, 5), (2, 6)], [2, 2], BlockTable(max_model_len=16)).build()
-    with pytest.raises(dummyaudit.DummyAuditError, match="several block tables"):
-        _ = batch.block_table
+def test_block_table_of_several_layouts_is_that_of_the_tallest() -> None:
+    batch = Case("last", [(2, 5), (4, 6), (3, 8)], [2, 4, 3], BlockTable(max_model_len=16)).build()
+    assert batch.block_table.tolist() == [list(range(8 * row, 8 * row + 8)) for row in range(4)]
 
 
 def test_incident_is_built_with_its_long_last_request() -> None:

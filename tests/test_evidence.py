@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import dummyaudit
 from dummyaudit import evidence
 from dummyaudit.audit import find_severity, find_worst
-from dummyaudit.batch import CANARY, DummyBatch
+from dummyaudit.batch import CANARY, MIN_GUARD, DummyBatch
 from dummyaudit.block_table import BlockTable
 from dummyaudit.errors import DeviceError, DisagreementError
 from dummyaudit.evidence import Evidence
@@ -64,7 +64,8 @@ def set_entry(name: str, index: int, value: int) -> Damage:
 
 def set_slot(layout: int, row: int, slot: int, value: int) -> Damage:
     def damage(batch: DummyBatch) -> None:
-        batch.memory[int(batch.table_starts[layout]) + row * batch.table.row_slots + slot] = value
+        first = (len(batch.block_table) - int(batch.max_num_seqs[layout])) * batch.table.row_slots
+        batch.memory[MIN_GUARD + first + row * batch.table.row_slots + slot] = value
 
     return damage
 
@@ -106,12 +107,10 @@ def test_damaged_tensor_ends_the_audit_and_names_the_layout(damage: Damage, says
     [
         pytest.param(set_slot(0, 1, 0, 2), "own row is 4 by arithmetic and 3", id="id of another row"),
         pytest.param(set_slot(0, 1, 0, CANARY), "own row is 4 by arithmetic and 3", id="canary in the table"),
-        pytest.param(set_slot(0, 4, 0, 3), "own row is 4 by arithmetic and 5", id="own id in the next row"),
+        pytest.param(set_slot(0, 4, 0, 3), "another row is 1 by arithmetic and 0", id="own id in the next row"),
         pytest.param(set_slot(0, 4, 0, CANARY), "another row is 1 by arithmetic and 0", id="canary in the next row"),
         pytest.param(lambda batch: batch.memory.fill_(CANARY), "own row is 4 by arithmetic and 0", id="no table"),
-        pytest.param(
-            lambda batch: replace(batch, table_starts=batch.table_starts + 1), "own row", id="table elsewhere"
-        ),
+        pytest.param(lambda batch: replace(batch, memory=batch.memory.roll(1)), "own row", id="table elsewhere"),
     ],
 )
 def test_damaged_block_table_ends_the_audit_and_names_the_layout(damage: Damage, says: str) -> None:
@@ -128,7 +127,7 @@ def test_damaged_guard_ends_the_audit() -> None:
     with damaged(set_slot(0, 4, 0, 4)):
         assert "another row is 0 by arithmetic and 1" in disagreement(case)
     with damaged(set_slot(0, 4, 0, 3)):
-        assert "own row is 4 by arithmetic and 5" in disagreement(case)
+        assert "outside the table is 1 by arithmetic and 0" in disagreement(case)
 
 
 @settings(max_examples=60)
@@ -152,13 +151,15 @@ def test_any_wrong_entry_of_any_tensor_ends_the_audit(case: Case, data: st.DataO
 @settings(max_examples=60)
 @given(cases(), st.data())
 def test_any_wrong_id_that_is_read_ends_the_audit(case: Case, data: st.DataObject) -> None:
-    case = replace(case, shapes=case.shapes[:1], rows=case.rows[:1])
-    slots = case.table.row_slots
-    row = data.draw(st.integers(0, len(case.requests(0)) - 1))
-    slot = data.draw(st.integers(0, min(case.table.pages(case.requests(0)[row][1]), slots) - 1))
-    # Ids that no row holds. One of the row before might hide: what this row lacks, a longer read from there has.
-    wrong = data.draw(st.sampled_from([CANARY, -1, case.rows[0] * slots]))
-    with damaged(set_slot(0, row, slot, wrong)):
+    layout = data.draw(st.integers(0, len(case.rows) - 1))
+    requests = case.requests(layout)
+    row = data.draw(st.integers(0, len(requests) - 1))
+    slot = data.draw(st.integers(0, case.table.pages(requests[row][1]) - 1))
+    batch = case.build()
+    entry = MIN_GUARD + (max(case.rows) - case.rows[layout] + row) * case.table.row_slots + slot
+    known = [CANARY, -1, *range(max(case.rows) * case.table.row_slots + 1)]
+    wrong = data.draw(st.sampled_from([value for value in known if value != batch.memory[entry]]))
+    with damaged(set_entry("memory", entry, wrong)):
         assert "reads from " in disagreement(case)
 
 

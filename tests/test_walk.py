@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dummyaudit.audit import Reads, count_reads
-from dummyaudit.batch import CANARY, DummyBatch
+from dummyaudit.batch import CANARY, MIN_GUARD, DummyBatch, to_device
 from dummyaudit.block_table import BlockTable
 from dummyaudit.walk import walk
 
@@ -26,15 +27,15 @@ def read_entry_by_entry(batch: DummyBatch) -> list[tuple[int, int, int]]:
     """Own, other row and outside of each layout; each by the place that is read and by what lies there."""
     memory, seq_lens, slots = batch.memory.tolist(), iter(batch.seq_lens.tolist()), batch.table.row_slots
     found = []
-    for start, rows in zip(batch.table_starts.tolist(), batch.max_num_seqs.tolist(), strict=True):
+    for rows in batch.max_num_seqs.tolist():
+        others = len(batch.block_table) - rows
         by_place, by_content = [0, 0, 0], [0, 0, 0]
         for row in range(rows):
             for slot in range(pages_of(batch.table, next(seq_lens))):
                 place = row * slots + slot
-                assert 0 <= start + place < len(memory), "a read outside the allocation"
                 by_place[0 if slot < slots else 1 if place < rows * slots else 2] += 1
-                page_id = memory[start + place]
-                by_content[2 if page_id == CANARY else 0 if page_id // slots == row else 1] += 1
+                page_id = memory[MIN_GUARD + others * slots + place]
+                by_content[2 if page_id == CANARY else 0 if page_id // slots == others + row else 1] += 1
         assert by_place == by_content
         found.append((by_content[0], by_content[1], by_content[2]))
     return found
@@ -72,33 +73,33 @@ def test_windows_that_cut_a_row_count_every_read_once(monkeypatch: pytest.Monkey
     assert triples(walk(case.build())) == [(263, 0, 8), (256, 0, 0), (263, 0, 8)]
 
 
-@pytest.mark.parametrize("window", [1, 100, 2**22])
+@pytest.mark.parametrize("window", [1, 10, 2**22])
 def test_walk_works_its_reads_off_by_windows(monkeypatch: pytest.MonkeyPatch, window: int) -> None:
     monkeypatch.setattr("dummyaudit.walk.WINDOW", window)
-    sizes = []
-    repeat = torch.repeat_interleave
+    slots = []
 
-    def recorded(values: torch.Tensor, output_size: int) -> torch.Tensor:
-        sizes.append(output_size)
-        return repeat(values, output_size=output_size)
+    def recorded(array: np.ndarray[Any, Any], device: torch.device) -> torch.Tensor:
+        slots.append(array.tolist())
+        return to_device(array, device)
 
     batch = INCIDENT.build()
-    monkeypatch.setattr(torch, "repeat_interleave", recorded)
+    monkeypatch.setattr("dummyaudit.walk.to_device", recorded)
     walk(batch)
-    reads = sizes
-    assert sum(reads) == 255 + 16
-    assert max(reads) == min(window, 271)
+    first, *others = slots
+    assert first == list(range(0, 256 * 8, 8))
+    assert max(map(len, others)) == min(window, 15)
+    assert [slot for some in others for slot in some] == list(range(255 * 8 + 1, 255 * 8 + 16))
 
 
 def test_walk_tells_ids_apart_by_what_it_reads() -> None:
     batch = Case("even", [(4, 64)], [4], BlockTable(max_model_len=16)).build()
     assert triples(walk(batch)) == [(4, 0, 0)]
-    batch.block_table[2, 0] = batch.block_table[1, 0]
-    assert triples(walk(batch)) == [(3, 1, 0)]
     batch.block_table[3, 0] = CANARY
-    assert triples(walk(batch)) == [(2, 1, 1)]
-    batch.block_table[0, 0] = 4 * 8  # a page id that no row holds
-    assert triples(walk(batch)) == [(1, 2, 1)]
+    assert triples(walk(batch)) == [(3, 0, 1)]
+    batch.block_table[2, 0] = batch.block_table[1, 0]  # of another row, where it does not belong
+    assert triples(walk(batch)) == [(2, 0, 1)]
+    batch.block_table[0, 0] += 1  # of the same row
+    assert triples(walk(batch)) == [(1, 0, 1)]
 
 
 def test_walk_reads_no_padding_slot_of_a_row_that_fits() -> None:
@@ -109,7 +110,7 @@ def test_walk_reads_no_padding_slot_of_a_row_that_fits() -> None:
 
 def test_read_behind_the_allocation_would_be_an_error_and_not_a_read() -> None:
     batch = INCIDENT.build()
-    table_end = int(batch.table_starts[0]) + 256 * 8
+    table_end = MIN_GUARD + 256 * 8
     enough = replace(batch, memory=batch.memory[: table_end + 8].clone())
     assert triples(walk(enough)) == [(263, 0, 8)]
     with pytest.raises(IndexError):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 from processes import run_python
+from rules import RULES
+from triad import triad_seconds
 
 AUDIT = """
 import json, sys, time
@@ -71,7 +71,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("rule", ["last", "even", "v1", "v1-mixed", "single", "even-first", "uniform:4"])
+@pytest.mark.parametrize("rule", RULES)
 def test_rule_against_the_bandwidth_of_memory(
     timed: Callable[..., Any], times: dict[str, float], add_row: Callable[..., None], rule: str
 ) -> None:
@@ -89,15 +89,7 @@ def test_rule_against_the_bandwidth_of_memory(
     report = timed(f"arithmetic of {rule}", audit, rounds=5)
     assert report.summary.layouts == SHAPES
     # Of each layout num_reqs, num_tokens and its longest request, 8 bytes each.
-    a, b, c = np.ones((3, SHAPES))
-
-    def triad() -> None:
-        np.multiply(c, 3.0, out=a)
-        np.add(a, b, out=a)
-
-    triad()
-    start = [_seconds(triad) for _ in range(5)]
-    rate, bandwidth = SHAPES / times[f"arithmetic of {rule}"] / 1e6, SHAPES / min(start) / 1e6
+    rate, bandwidth = SHAPES / times[f"arithmetic of {rule}"] / 1e6, SHAPES / triad_seconds(SHAPES) / 1e6
     add_row(
         f"arithmetic of `{rule}`, one max_model_len",
         f"{rate:.0f} M layouts/s",
@@ -105,12 +97,6 @@ def test_rule_against_the_bandwidth_of_memory(
         f"{rate / bandwidth:.0%}",
         "at least 40 M" if rule in ("last", "even") else "",
     )
-
-
-def _seconds(function: Callable[[], None]) -> float:
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core")

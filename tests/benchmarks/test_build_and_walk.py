@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rules import RULES
+from triad import triad_seconds
 
 MAX_MODEL_LEN = 4096
 MAX_NUM_SEQS = 256
@@ -18,9 +20,9 @@ CAPTURE_SIZES = (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16))
 
 SHAPES = [(reqs, size) for reqs in NUM_REQS for size in CAPTURE_SIZES if size >= reqs]
 
-AT_ONCE = "build and walk of all shapes at once"
 TENSORS = "the same tensors, shape by shape"
-ENGINE = "all that the engine's batch holds, shape by shape"
+LIKE_ENGINE = "all that the engine's batch holds, shape by shape"
+ENGINE = "InputBatch.make_dummy of vLLM, shape by shape"
 
 
 @pytest.fixture
@@ -28,7 +30,6 @@ def buffers() -> dict[str, Any]:
     """Tensors that persist from batch to batch, as an engine's do."""
     import torch
 
-    torch.set_num_threads(1)
     tokens = max(CAPTURE_SIZES)
     return {
         "seq_lens": torch.zeros(MAX_NUM_SEQS, dtype=torch.int32),
@@ -39,16 +40,25 @@ def buffers() -> dict[str, Any]:
     }
 
 
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
 def build_tensors(num_reqs: int, num_tokens: int, buffers: dict[str, Any]) -> dict[str, Any]:
     """The tensors of one dummy batch that a DummyBatch has too, but for the block table."""
     import torch
 
-    num_scheduled_tokens = np.full(num_reqs, num_tokens // num_reqs, dtype=np.int32)
-    if rest := num_tokens % num_reqs:
+    least, rest = divmod(num_tokens, num_reqs)
+    num_scheduled_tokens = np.full(num_reqs, least, dtype=np.int32)
+    if rest:
         num_scheduled_tokens[-rest:] += 1
 
     seq_lens, query_start_loc = buffers["seq_lens"], buffers["query_start_loc"]
-    seq_lens[:num_reqs].copy_(torch.from_numpy(num_scheduled_tokens))
+    seq_lens[: num_reqs - rest] = least
+    seq_lens[num_reqs - rest : num_reqs] = least + 1
     seq_lens[num_reqs:] = 0
     query_start_loc[0] = 0
     torch.cumsum(seq_lens[:num_reqs], 0, out=query_start_loc[1 : num_reqs + 1])
@@ -60,84 +70,98 @@ def build_tensors(num_reqs: int, num_tokens: int, buffers: dict[str, Any]) -> di
     }
 
 
+def new_id() -> str:
+    return f"{uuid.uuid4().int % 2**64:016x}"
+
+
 def build_like_engine(num_reqs: int, num_tokens: int, buffers: dict[str, Any]) -> dict[str, Any]:
-    """Also what else it holds: a unique name for each request, and what sampling and prefill look at."""
+    """Also what else InputBatch.make_dummy of vLLM 0.32 makes, such as a unique name of each request."""
     import torch
 
-    return build_tensors(num_reqs, num_tokens, buffers) | {
-        "req_ids": [f"{i}-{uuid.uuid4().hex}" for i in range(num_reqs)],
+    batch = build_tensors(num_reqs, num_tokens, buffers)
+    num_scheduled_tokens = batch["num_scheduled_tokens"]
+    assert num_scheduled_tokens.sum() == num_tokens
+    query_start_loc_np = np.zeros(num_reqs + 1, dtype=np.int32)
+    np.cumsum(num_scheduled_tokens, out=query_start_loc_np[1:])
+    return batch | {
+        "req_ids": [f"request-{i}-{new_id()}" for i in range(num_reqs)],
         "idx_mapping": torch.arange(num_reqs),
         "idx_mapping_np": np.arange(num_reqs),
-        "local_pos": torch.zeros(num_reqs, dtype=torch.int32),
+        "expanded_local_pos": torch.zeros(num_reqs, dtype=torch.int32),
+        "query_start_loc_np": query_start_loc_np,
+        "seq_lens_cpu_upper_bound": torch.from_numpy(num_scheduled_tokens.copy()),
         "input_ids": buffers["input_ids"][:num_tokens].zero_(),
         "is_padding": buffers["is_padding"][:num_tokens].fill_(True),
         "cu_num_logits": torch.arange(num_reqs + 1, dtype=torch.int32),
         "cu_num_logits_np": np.arange(num_reqs + 1, dtype=np.int32),
-        "num_computed_tokens": np.zeros(num_reqs, dtype=np.int32),
-        "prefill_len": np.zeros(num_reqs, dtype=np.int32),
-        "is_prefilling": np.zeros(num_reqs, dtype=np.bool_),
+        "num_computed_tokens_np": np.zeros(num_reqs, dtype=np.int32),
+        "num_computed_prefill_tokens_np": np.zeros(num_reqs, dtype=np.int32),
+        "prefill_len_np": np.zeros(num_reqs, dtype=np.int32),
+        "is_prefilling_np": np.zeros(num_reqs, dtype=np.bool_),
     }
 
 
-@pytest.mark.parametrize(("name", "build"), [(TENSORS, build_tensors), (ENGINE, build_like_engine)])
+def assert_last_tokens(logits_indices: list[Any]) -> None:
+    assert len(logits_indices) == 381
+    assert [int(indices[-1]) + 1 for indices in logits_indices] == [num_tokens for _, num_tokens in SHAPES]
+
+
+@pytest.mark.parametrize(("name", "build"), [(TENSORS, build_tensors), (LIKE_ENGINE, build_like_engine)])
 def test_shape_by_shape(
     timed: Callable[..., Any], buffers: dict[str, Any], name: str, build: Callable[..., dict[str, Any]]
 ) -> None:
-    ends = timed(name, lambda: [build(*shape, buffers)["logits_indices"][-1] for shape in SHAPES], rounds=20)
-
-    assert len(ends) == 381
-    assert [int(end) + 1 for end in ends] == [num_tokens for _, num_tokens in SHAPES]
+    assert_last_tokens(timed(name, lambda: [build(*shape, buffers)["logits_indices"] for shape in SHAPES], rounds=20))
 
 
-def test_all_at_once(timed: Callable[..., Any], times: dict[str, float], add_row: Callable[..., None]) -> None:
+def test_engine_itself_shape_by_shape(timed: Callable[..., Any]) -> None:
     import torch
 
+    engine = pytest.importorskip("vllm.v1.worker.gpu.input_batch")
+    buffers = engine.InputBuffers(MAX_NUM_SEQS, max(CAPTURE_SIZES), torch.device("cpu"))
+    build = engine.InputBatch.make_dummy
+    assert_last_tokens(timed(ENGINE, lambda: [build(*shape, buffers).logits_indices for shape in SHAPES], rounds=20))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_all_at_once(
+    timed: Callable[..., Any], times: dict[str, float], add_row: Callable[..., None], rule: str
+) -> None:
     from dummyaudit import BlockTable
     from dummyaudit.batch import build_batch
     from dummyaudit.rules import find_rule
     from dummyaudit.walk import walk
 
-    torch.set_num_threads(1)
     num_reqs, num_tokens = np.array(SHAPES).T
     table = BlockTable(max_model_len=MAX_MODEL_LEN)
-    rule = find_rule("even")
+    make = find_rule(rule).runs
 
     def build_and_walk() -> Any:
-        batch = build_batch(rule.runs(num_reqs, num_tokens, MAX_MODEL_LEN), num_tokens, num_reqs, table, "cpu")
+        batch = build_batch(make(num_reqs, num_tokens, MAX_MODEL_LEN), num_tokens, num_reqs, table, "cpu")
         return batch, walk(batch)
 
-    batch, reads = timed(AT_ONCE, build_and_walk, rounds=50)
+    name = f"build and walk of all {len(SHAPES)} shapes at once, `{rule}`"
+    batch, reads = timed(name, build_and_walk, rounds=50)
 
-    assert (batch.num_reqs == num_reqs).all()
-    assert (reads.own >= num_reqs).all()
-    for name, limit in ((ENGINE, "at least 50"), (TENSORS, "")):
-        plain, mine = len(SHAPES) / times[name], len(SHAPES) / times[AT_ONCE]
+    assert (reads.own >= batch.num_reqs).all()
+    rate = len(SHAPES) / times[name]
+    for other in (ENGINE, LIKE_ENGINE, TENSORS):
+        if other not in times:
+            continue
+        other_rate = len(SHAPES) / times[other]
         add_row(
-            f"{AT_ONCE} ({len(SHAPES)})",
-            f"{mine:.0f} layouts/s",
-            f"{name}: {plain:.0f} layouts/s",
-            f"{mine / plain:.1f} times",
-            limit,
+            name,
+            f"{rate:.0f} layouts/s",
+            f"{other}: {other_rate:.0f} layouts/s",
+            f"{rate / other_rate:.0f} times",
+            "at least 200" if rule in ("last", "even") and other != TENSORS else "",
         )
     tensors = (batch.seq_lens, batch.query_start_loc, batch.positions, batch.logits_indices, batch.memory)
-    times["bytes"] = sum(tensor.nbytes for tensor in tensors) + 4 * int(reads.own.sum())
-
-
-def test_triad_on_the_same_bytes(
-    timed: Callable[..., Any], times: dict[str, float], add_row: Callable[..., None]
-) -> None:
-    a, b, c = np.ones((3, int(times["bytes"]) // 24))
-
-    def triad() -> None:
-        np.multiply(c, 3.0, out=a)
-        np.add(a, b, out=a)
-
-    timed("triad", triad, rounds=50)
-    triad_rate, rate = (times["bytes"] / times[name] / 1e9 for name in ("triad", AT_ONCE))
+    size = sum(tensor.nbytes for tensor in tensors) + 4 * int(reads.own.sum())
+    bandwidth, triad = (size / seconds / 1e9 for seconds in (times[name], triad_seconds(size // 24)))
     add_row(
-        f"{AT_ONCE}: bytes built, and read by the walk",
-        f"{times['bytes'] / 1e6:.1f} MB, {rate:.1f} GB/s",
-        f"NumPy triad `a = b + 3 * c` on as many: {triad_rate:.1f} GB/s",
-        f"{rate / triad_rate:.0%}",
+        name,
+        f"{size / 1e6:.1f} MB built and read, {bandwidth:.1f} GB/s",
+        f"NumPy triad on as many bytes: {triad:.1f} GB/s",
+        f"{bandwidth / triad:.0%}",
         "",
     )
