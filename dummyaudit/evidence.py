@@ -67,9 +67,10 @@ class Evidence:
         self,
         rule: Rule,
         table: BlockTable,
-        runs: Runs,
+        num_reqs: Ints,
         num_tokens: Ints,
         max_num_seqs: Ints,
+        runs: Runs,
         severity: Severities,
         worst: Worst,
     ) -> None:
@@ -94,7 +95,16 @@ class Evidence:
             some = Runs(runs.count[:, part], runs.query_len[:, part], runs.seq_len[:, part])
             some_worst = Worst(worst.request[part], worst.seq_len[part], worst.pages[part], worst.longest[part])
             try:
-                self._check_batch(rule, table, some, num_tokens[part], max_num_seqs[part], severity[part], some_worst)
+                self._check_batch(
+                    rule,
+                    table,
+                    num_reqs[part],
+                    num_tokens[part],
+                    max_num_seqs[part],
+                    some,
+                    severity[part],
+                    some_worst,
+                )
             except (RuntimeError, MemoryError) as error:
                 text = str(error).splitlines()[0] if str(error) else "out of memory"
                 raise DeviceError(f"cannot build on {self.device}: {text}", "use --device none") from error
@@ -103,12 +113,14 @@ class Evidence:
         self,
         rule: Rule,
         table: BlockTable,
-        runs: Runs,
+        num_reqs: Ints,
         num_tokens: Ints,
         max_num_seqs: Ints,
+        runs: Runs,
         severity: Severities,
         worst: Worst,
     ) -> None:
+        shapes = num_reqs, num_tokens
         batch = build_batch(runs, num_tokens, max_num_seqs, table, self.device)
         said = _said_of_tensors(runs, num_tokens, max_num_seqs, table) | {
             "worst request": worst.request,
@@ -116,20 +128,26 @@ class Evidence:
             "pages": worst.pages,
             "longest seq_len": worst.longest,
         }
-        self._compare(rule, batch, num_tokens, said, _seen_in_tensors(batch))
+        self._compare(rule, batch, shapes, said, _seen_in_tensors(batch))
         # Not before: of a seq_len that is too long a walk might leave its allocation.
         said = _said_of_reads(runs, max_num_seqs, table) | {"severity": severity.astype(np.int64)}
-        self._compare(rule, batch, num_tokens, said, _seen_by_walk(batch, worst.longest))
+        self._compare(rule, batch, shapes, said, _seen_by_walk(batch, worst.longest))
 
     def _compare(
-        self, rule: Rule, batch: DummyBatch, num_tokens: Ints, said: dict[str, Ints], seen: dict[str, Ints]
+        self,
+        rule: Rule,
+        batch: DummyBatch,
+        shapes: tuple[Ints, Ints],
+        said: dict[str, Ints],
+        seen: dict[str, Ints],
     ) -> None:
         for name, values in said.items():
             (wrong,) = np.nonzero(values != seen[name])
             if len(wrong):
                 i = int(wrong[0])
+                num_reqs, num_tokens = (int(axis[i]) for axis in shapes)
                 raise DisagreementError(
-                    f"rule {rule.name} at num_reqs {batch.num_reqs[i]}, num_tokens {num_tokens[i]}, "
+                    f"rule {rule.name} at num_reqs {num_reqs}, num_tokens {num_tokens}, "
                     f"max_model_len {batch.table.max_model_len}, block_size {batch.table.block_size}: {name} is "
                     f"{values[i]} by arithmetic and {seen[name][i]} in the batch built on {self.device}",
                     "no verdict can be trusted; please report this",

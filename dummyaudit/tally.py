@@ -17,8 +17,8 @@ from dummyaudit.sweep import Sweep
 MAX_CELLS = 4096
 """Cells of one rule; a grid with more has several num_reqs in one cell."""
 
-Check = Callable[[Rule, BlockTable, Runs, Ints, Ints, Severities, Worst], None]
-"""Holds built batches against the arithmetic of a chunk: rule, table, runs, num_tokens, max_num_seqs, verdicts."""
+Check = Callable[[Rule, BlockTable, Ints, Ints, Ints, Runs, Severities, Worst], None]
+"""Holds built batches against the arithmetic of a chunk: rule, table, shapes and rows, runs, verdicts."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of layouts done, and of all."""
@@ -124,7 +124,7 @@ def tally_part(
                     part.counts[t][r].add(severity, ranks)
                     part.worst.add(severity, ranks, table, (t, start, r))
                     if check:
-                        check(rule, table, runs, num_tokens, rows, severity, worst)
+                        check(rule, table, num_reqs, num_tokens, rows, runs, severity, worst)
                     done += end - start
                     if progress:
                         progress(done, (last - first) * per_shape)

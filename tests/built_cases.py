@@ -40,15 +40,15 @@ class Case:
 
     @property
     def runs(self) -> Runs:
-        num_reqs, num_tokens = np.array(self.shapes).T
-        return find_rule(self.rule).runs(num_reqs, num_tokens, self.table.max_model_len)
+        return find_rule(self.rule).runs(*self.num_reqs_and_tokens, self.table.max_model_len)
 
     @property
-    def num_tokens(self) -> Any:
-        return np.array(self.shapes)[:, 1]
+    def num_reqs_and_tokens(self) -> tuple[Any, Any]:
+        num_reqs, num_tokens = np.array(self.shapes).T
+        return num_reqs, num_tokens
 
     def build(self, device: str = "cpu") -> DummyBatch:
-        return build_batch(self.runs, self.num_tokens, np.array(self.rows), self.table, device)
+        return build_batch(self.runs, self.num_reqs_and_tokens[1], np.array(self.rows), self.table, device)
 
     def requests(self, layout: int) -> list[tuple[int, int]]:
         """query_len and seq_len of each request."""

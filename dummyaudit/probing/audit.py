@@ -169,9 +169,10 @@ class _Evidence:
         self,
         rule: Rule,
         table: BlockTable,
-        runs: Runs,
+        num_reqs: Ints,
         num_tokens: Ints,
         max_num_seqs: Ints,
+        runs: Runs,
         severity: Severities,
         worst: Worst,
     ) -> None:
@@ -184,5 +185,6 @@ class _Evidence:
             return
         runs = Runs(runs.count[:, kept], runs.query_len[:, kept], runs.seq_len[:, kept])
         worst = Worst(worst.request[kept], worst.seq_len[kept], worst.pages[kept], worst.longest[kept])
-        self.inner(rule, table, runs, num_tokens[kept], max_num_seqs[kept], severity[kept], worst)
+        shapes = num_reqs[kept], num_tokens[kept], max_num_seqs[kept]
+        self.inner(rule, table, *shapes, runs, severity[kept], worst)
         self.built += int(kept.sum())
