@@ -171,6 +171,8 @@ def test_second_runner_names_the_graph_and_its_size(monkeypatch: pytest.MonkeyPa
         "or --max-model-len 129 or more, or leave capture size 496 out (dummyaudit vllm says which sizes fit)"
     )
     assert built() == [8, 256, 256, 256]
+    readme = " ".join((Path(__file__).parents[1] / "README.md").read_text().split())
+    assert str(raised.value).replace("0.32.0", "0.26.0") in readme
 
 
 def test_what_a_draft_model_builds_while_graphs_are_captured_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
