@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 
 import pytest
 from hypothesis import settings
@@ -10,6 +11,11 @@ from hypothesis import settings
 # The first example of a test may import torch, which takes longer than any deadline.
 settings.register_profile("dummyaudit", deadline=None)
 settings.load_profile("dummyaudit")
+
+
+def pytest_configure() -> None:
+    # In the background a shell has Ctrl-C ignored, by what it starts too; the tests that send it need it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
