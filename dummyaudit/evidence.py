@@ -30,9 +30,11 @@ from dummyaudit.walk import WINDOW, walk
 BUDGET = 2**26
 """Bytes of tensors that are built at once, if they hold more than one layout."""
 
-LIMIT = 2**31
-"""Bytes of tensors beyond which a single layout is refused."""
+MOST_BYTES = 2**31
+"""Of tensors; a single layout that needs more is refused."""
 
+MOST_READS = 2**31
+"""Page ids; a single layout that reads more is refused, since that takes half a minute."""
 
 _DEVICE = re.compile(r"cpu|cuda(?::([0-9]{1,4}))?")
 
@@ -77,17 +79,22 @@ class Evidence:
         """Builds n layouts, as many at once as memory allows, and compares them with what the closed forms say.
 
         Raises:
-            DeviceError: a layout is too large to be built.
+            DeviceError: a layout is too large to be built, or reads too much.
             DisagreementError: one says otherwise.
         """
         size = _bytes(table, runs, num_tokens, max_num_seqs)
-        if size.max() > LIMIT:
-            i = int(size.argmax())
-            raise DeviceError(
-                f"num_tokens {num_tokens[i]} with max_num_seqs {max_num_seqs[i]} and max_model_len "
-                f"{table.max_model_len} needs {size[i] / 2**30:.1f} GiB to build",
-                "use --device none",
-            )
+        reads = (runs.count * table.pages(runs.seq_len)).sum(axis=0)
+        for needed, most, what in (
+            (size / 2**30, MOST_BYTES / 2**30, "needs {:.1f} GiB to build"),
+            (reads, MOST_READS, "reads {} page ids"),
+        ):
+            if needed.max() > most:
+                i = int(needed.argmax())
+                raise DeviceError(
+                    f"num_tokens {num_tokens[i]} with max_num_seqs {max_num_seqs[i]} and max_model_len "
+                    f"{table.max_model_len} {what.format(needed[i])}",
+                    "use --device none",
+                )
         batch_of = np.cumsum(size) // BUDGET
         edges = [0, *(np.flatnonzero(np.diff(batch_of)) + 1).tolist(), len(size)]
         for first, last in pairwise(edges):

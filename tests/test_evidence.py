@@ -251,11 +251,23 @@ def test_layout_that_memory_cannot_hold_is_refused_with_its_shape() -> None:
     assert raised.value.hint == "use --device none"
 
 
-def test_layout_over_a_small_limit_is_refused_before_anything_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence, "LIMIT", 2**10)
+@pytest.mark.parametrize(
+    ("limit", "most", "fits", "says"),
+    [
+        ("MOST_BYTES", 2**10, 2**20, r"needs 0\.0 GiB to build"),
+        ("MOST_READS", 270, 271, r"reads 271 page ids"),  # 255 requests of one page and one of 16
+    ],
+)
+def test_layout_over_a_limit_is_refused_before_anything_is_built(
+    monkeypatch: pytest.MonkeyPatch, limit: str, most: int, fits: int, says: str
+) -> None:
+    case = Case("last", [(1, 1), (256, 496)], [1, 256], BlockTable(max_model_len=16))
+    monkeypatch.setattr(evidence, limit, fits)
+    check(case)
+    monkeypatch.setattr(evidence, limit, most)
     monkeypatch.setattr(evidence, "build_batch", lambda *args: pytest.fail("was built"))
-    with pytest.raises(DeviceError, match=r"^num_tokens 496 with max_num_seqs 256 and max_model_len 16 needs 0\.0 "):
-        check(Case("last", [(1, 1), (256, 496)], [1, 256], BlockTable(max_model_len=16)))
+    with pytest.raises(DeviceError, match=f"^num_tokens 496 with max_num_seqs 256 and max_model_len 16 {says}"):
+        check(case)
 
 
 @pytest.mark.parametrize(
