@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import numpy as np
 
@@ -92,6 +93,7 @@ def _count_remainder(limit: int, lines: tuple[Line, ...], low: int, high: int, m
     return total
 
 
+@lru_cache  # what is asked of each rule and of two has sums in common
 def _sum_remainder(limit: int, line: Line, low: int, high: int) -> int:
     """The sum of `_remainder` over num_reqs, up to num_tokens = slope * num_reqs + offset for each.
 
@@ -101,6 +103,8 @@ def _sum_remainder(limit: int, line: Line, low: int, high: int) -> int:
     The sums are taken modulo 2^64, and the result, which is less than 2^62, is exact.
     """
     slope, offset = line
+    if low == high:  # as for a row of the report: no need of sums
+        return int(_remainder(limit, np.array([low]), np.array([slope * low + offset]))[0])
     starts, ends = _blocks(offset, low, high)
     k = offset // starts
     q = slope + k
