@@ -21,54 +21,64 @@ FITS, OVER_LENGTH, NEXT_ROW, PAST_TABLE = range(4)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Worst:
+class Peaks:
+    """What a layout's verdict hangs on; [n] each.
+
+    Attributes:
+        longest: the largest seq_len of the layout.
+        pages: the most pages, which are those of the longest.
+    """
+
+    longest: Ints
+    pages: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Worst(Peaks):
     """The request with the most pages of each layout, the last such one if several; [n] each.
 
     Attributes:
         request: its index.
-        seq_len: its length.
-        pages: its pages.
-        longest: the largest seq_len of the layout, which another request of as many pages may have.
+        seq_len: its length; another request of as many pages may be longer.
     """
 
     request: Ints
     seq_len: Ints
-    pages: Ints
-    longest: Ints
+
+
+def find_peaks(runs: Runs, table: BlockTable) -> Peaks:
+    """The peaks of each layout. Of the table only its pages matter, not how many a row holds."""
+    longest = runs.seq_len[0]
+    for seq_len in runs.seq_len[1:]:  # quicker than a maximum along an axis of two or three
+        longest = np.maximum(longest, seq_len)
+    return Peaks(longest, table.pages(longest))
 
 
 def find_worst(runs: Runs, table: BlockTable) -> Worst:
-    """The worst request of each layout. Of the table only its pages matter, not how many a row holds."""
-    pages = table.pages(runs.seq_len)
-    ends = runs.ends
-    worst = Worst(ends[0] - 1, runs.seq_len[0], pages[0], runs.seq_len[0])
-    for k in range(1, len(pages)):
-        later = (runs.count[k] > 0) & (pages[k] >= worst.pages)
-        worst = Worst(
-            np.where(later, ends[k] - 1, worst.request),
-            np.where(later, runs.seq_len[k], worst.seq_len),
-            np.where(later, pages[k], worst.pages),
-            np.maximum(worst.longest, runs.seq_len[k]),
-        )
-    return worst
+    """The worst request of each layout. Of the table only its pages matter, as for `find_peaks`."""
+    peaks = find_peaks(runs, table)
+    request, seq_len = np.zeros((2, len(peaks.pages)), dtype=np.int64)
+    for count, end, run_seq_len in zip(runs.count, runs.ends, runs.seq_len, strict=True):
+        later = (count > 0) & (table.pages(run_seq_len) == peaks.pages)
+        request = np.where(later, end - 1, request)
+        seq_len = np.where(later, run_seq_len, seq_len)
+    return Worst(peaks.longest, peaks.pages, request, seq_len)
 
 
-def find_severity(runs: Runs, worst: Worst, max_num_seqs: Ints, table: BlockTable) -> Severities:
+def find_severity(runs: Runs, peaks: Peaks, max_num_seqs: Ints, table: BlockTable) -> Severities:
     """Severity [n] of each layout, in tables of max_num_seqs [n] rows."""
     slots = table.row_slots
-    over_length = worst.longest > table.max_model_len
-    overflow = worst.pages > slots
+    over_length = peaks.longest > table.max_model_len
+    overflow = peaks.pages > slots
+    past_table = overflow
     if overflow.any():
-        past_table = overflow & (worst.pages > (max_num_seqs - worst.request) * slots)
-        # Else one behind the worst request, of fewer pages, may leave the table, if the last one could with as many.
-        unsure = overflow & ~past_table
+        # No request reaches further than the last one would with the most pages.
+        past_table = overflow & (peaks.pages > (max_num_seqs - runs.num_reqs + 1) * slots)
+        unsure = past_table & (table.pages(runs.seq_len[-1]) < peaks.pages)
         if unsure.any():
-            (rest,) = np.nonzero(unsure & (worst.pages > (max_num_seqs - runs.ends[-1] + 1) * slots))
+            (rest,) = np.nonzero(unsure)
             some = Runs(runs.count[:, rest], runs.query_len[:, rest], runs.seq_len[:, rest])
-            outside = slots_past_table(some, max_num_seqs[rest], table)
-            past_table[rest] = (outside > 0).any(axis=0)
-    else:
-        past_table = overflow
+            past_table[rest] = (slots_past_table(some, max_num_seqs[rest], table) > 0).any(axis=0)
     # A row holds at least max_model_len, so that each of these implies the one before.
     return over_length.view(np.int8) + overflow.view(np.int8) + past_table.view(np.int8)
 

@@ -69,21 +69,21 @@ def build_batch(
     """
     # What differs from request to request is laid out by NumPy, as the engine does it, and sent to the device.
     k, n = runs.count.shape
-    num_reqs = runs.count.sum(axis=0)
+    num_reqs = runs.num_reqs
     # Of each layout what query_start_loc begins with, the runs, and the padding behind the last request.
-    count = np.ones((n, k + 2), dtype=np.int64)
-    count[:, 1:-1], count[:, -1] = runs.count.T, max_num_seqs - num_reqs
-    step, seq_len = np.zeros((2, n, k + 2), dtype=np.int32)
-    step[:, 1:-1], seq_len[:, 1:-1] = runs.query_len.T, runs.seq_len.T
-    step[1:, 0] = -num_tokens[:-1]  # takes back all that is summed before it
-    num_scheduled_tokens = _expand(step[:, 1:-1], count[:, 1:-1])
+    count = np.empty((k + 2, n), dtype=np.int64)
+    count[0], count[1:-1], count[-1] = 1, runs.count, max_num_seqs - num_reqs
+    step, seq_len = np.zeros((2, k + 2, n), dtype=np.int32)
+    step[1:-1], seq_len[1:-1] = runs.query_len, runs.seq_len
+    step[0, 1:] = -num_tokens[:-1]  # takes back all that is summed before it
+    num_scheduled_tokens = _expand(step[1:-1], count[1:-1])
     # Sums over all layouts may wrap, their differences do not.
     last = np.cumsum(num_scheduled_tokens, dtype=np.int32) - 1
     earlier = (np.cumsum(num_tokens) - num_tokens).astype(np.int32)
     most_pages = table.pages(int(runs.seq_len.max()))
     return DummyBatch(
         num_scheduled_tokens=num_scheduled_tokens,
-        seq_lens=to_device(_expand(seq_len[:, 1:], count[:, 1:]), device),
+        seq_lens=to_device(_expand(seq_len[1:], count[1:]), device),
         query_start_loc=to_device(np.cumsum(_expand(step, count), dtype=np.int32), device),
         positions=torch.zeros(int(num_tokens.sum()), dtype=torch.int64, device=device),
         logits_indices=to_device(last - np.repeat(earlier, num_reqs), device),
@@ -100,8 +100,8 @@ def to_device(array: npt.NDArray[np.generic], device: str | torch.device) -> tor
 
 
 def _expand(values: npt.NDArray[np.int32], counts: Ints) -> npt.NDArray[np.int32]:
-    """Every value of [n, m] as often as it counts, layout by layout."""
-    return np.repeat(values.ravel(), counts.ravel())
+    """Every value of [m, n] as often as it counts, layout by layout."""
+    return np.repeat(values.T.ravel(), counts.T.ravel())
 
 
 def _build_memory(rows: int, slots: int, most_pages: int, device: str | torch.device) -> torch.Tensor:

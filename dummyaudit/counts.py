@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dummyaudit.audit import NEXT_ROW, OVER_LENGTH, PAST_TABLE, Severities, Worst
+from dummyaudit.audit import NEXT_ROW, OVER_LENGTH, PAST_TABLE, Peaks, Severities
 from dummyaudit.axes import Ints, Shapes
 from dummyaudit.block_table import BlockTable
 
@@ -64,7 +64,7 @@ class Ranks:
     """A chunk of shapes by one rule, ranked for what its layouts have in common under several block tables.
 
     Attributes:
-        worst: the worst request of each, [n] each.
+        peaks: those of each, [n] each.
         first_shape: the number of the first.
         cells: the cells in which they lie.
         starts: where each of those starts.
@@ -74,12 +74,12 @@ class Ranks:
         longest: largest seq_len of all.
     """
 
-    def __init__(self, worst: Worst, first_shape: int, cells: slice, starts: Ints) -> None:
-        self.worst, self.first_shape, self.cells, self.starts = worst, first_shape, cells, starts
-        self.key = (worst.longest << PLACE_BITS) | np.arange(len(worst.longest))
+    def __init__(self, peaks: Peaks, first_shape: int, cells: slice, starts: Ints) -> None:
+        self.peaks, self.first_shape, self.cells, self.starts = peaks, first_shape, cells, starts
+        self.key = (peaks.longest << PLACE_BITS) | np.arange(len(peaks.longest))
         self.best = np.maximum.reduceat(self.key, starts)
-        self.pages = int(worst.pages.max())
-        self.longest = int(worst.longest.max())
+        self.pages = int(peaks.pages.max())
+        self.longest = int(peaks.longest.max())
 
 
 class Counts:
@@ -138,8 +138,8 @@ class WorstLayouts:
         too_long, too_many = ranks.longest - table.max_model_len, ranks.pages - table.row_slots
         if too_long <= 0 or (PAST_TABLE << EXCESS_BITS | too_many if too_many > 0 else FLAGGED | too_long) < least:
             return
-        worst = ranks.worst
-        excess = np.where(severity >= NEXT_ROW, worst.pages - table.row_slots, worst.longest - table.max_model_len)
+        peaks = ranks.peaks
+        excess = np.where(severity >= NEXT_ROW, peaks.pages - table.row_slots, peaks.longest - table.max_model_len)
         key = (severity.astype(np.int64) << EXCESS_BITS) + excess
         (flagged,) = np.nonzero(key >= least)
         key = key[flagged]

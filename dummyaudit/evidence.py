@@ -100,7 +100,7 @@ class Evidence:
         for first, last in pairwise(edges):
             part = slice(first, last)
             some = Runs(runs.count[:, part], runs.query_len[:, part], runs.seq_len[:, part])
-            some_worst = Worst(worst.request[part], worst.seq_len[part], worst.pages[part], worst.longest[part])
+            some_worst = Worst(worst.longest[part], worst.pages[part], worst.request[part], worst.seq_len[part])
             try:
                 self._check_batch(
                     rule,
@@ -173,7 +173,7 @@ def _bytes(table: BlockTable, runs: Runs, num_tokens: Ints, max_num_seqs: Ints) 
 
 def _said_of_tensors(runs: Runs, num_tokens: Ints, max_num_seqs: Ints, table: BlockTable) -> dict[str, Ints]:
     """What arithmetic says of the tensors of n layouts, [n] each."""
-    num_reqs = runs.count.sum(axis=0)
+    num_reqs = runs.num_reqs
     over_length, overflow = count_requests(runs, table)
     # Of a run that begins behind b tokens, request j ends at b + (j + 1) * query_len.
     tokens = runs.count * runs.query_len

@@ -15,10 +15,10 @@ A count may be 0; the query_len of such a run means nothing.
 """
 
 
-def _divmod(a: Ints, b: Ints) -> tuple[Ints, Ints]:
-    """Quotient and remainder of what is not negative, quicker than np.divmod."""
-    q = a // b
-    return q, a - q * b
+def _two_runs(num_tokens: Ints) -> tuple[Ints, Ints]:
+    """Count and query_len, [2, n] each, to be written: quicker than to stack what is made apart."""
+    shape = 2, len(num_tokens)
+    return np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
 
 
 def last(num_reqs: Ints, num_tokens: Ints) -> tuple[Ints, Ints]:
@@ -27,8 +27,12 @@ def last(num_reqs: Ints, num_tokens: Ints) -> tuple[Ints, Ints]:
     vLLM's second runner before PR #49751 (0.27) and its first runner to this day. It breaks where the remainder,
     up to num_reqs - 1 tokens, does not fit the row of the last request.
     """
-    q, r = _divmod(num_tokens, num_reqs)
-    return np.stack([num_reqs - 1, np.ones_like(r)]), np.stack([q, q + r])
+    count, query_len = _two_runs(num_tokens)
+    q = np.floor_divide(num_tokens, num_reqs, out=query_len[0])
+    count[1] = 1
+    others = np.subtract(num_reqs, 1, out=count[0])
+    np.subtract(num_tokens, q * others, out=query_len[1])
+    return count, query_len
 
 
 def even(num_reqs: Ints, num_tokens: Ints) -> tuple[Ints, Ints]:
@@ -37,14 +41,18 @@ def even(num_reqs: Ints, num_tokens: Ints) -> tuple[Ints, Ints]:
     vLLM's second runner since PR #49751 (0.27). Its longest request, cdiv(num_tokens, num_reqs), is the shortest
     possible: it breaks only where every split does.
     """
-    q, r = _divmod(num_tokens, num_reqs)
-    return np.stack([num_reqs - r, r]), np.stack([q, q + 1])
+    count, query_len = _two_runs(num_tokens)
+    q = np.floor_divide(num_tokens, num_reqs, out=query_len[0])
+    np.add(q, 1, out=query_len[1])
+    r = np.subtract(num_tokens, q * num_reqs, out=count[1])
+    np.subtract(num_reqs, r, out=count[0])
+    return count, query_len
 
 
 def even_first(num_reqs: Ints, num_tokens: Ints) -> tuple[Ints, Ints]:
     """As `even`, but the first `r` requests have the token more."""
-    q, r = _divmod(num_tokens, num_reqs)
-    return np.stack([r, num_reqs - r]), np.stack([q + 1, q])
+    count, query_len = even(num_reqs, num_tokens)
+    return count[::-1], query_len[::-1]
 
 
 def mixed(num_reqs: Ints, num_tokens: Ints) -> tuple[Ints, Ints]:

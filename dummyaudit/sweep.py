@@ -18,8 +18,9 @@ from dummyaudit.audit import (
     NEXT_ROW,
     OVER_LENGTH,
     PAST_TABLE,
-    Worst,
+    Peaks,
     count_requests,
+    find_peaks,
     find_severity,
     find_worst,
 )
@@ -79,7 +80,7 @@ class Sweep:
 
     def judged(
         self, rule: Rule, num_reqs: Ints, num_tokens: Ints
-    ) -> Iterator[tuple[Runs, Worst, list[tuple[int, BlockTable]]]]:
+    ) -> Iterator[tuple[Runs, Peaks, list[tuple[int, BlockTable]]]]:
         """What a rule makes of n shapes, each with the block tables, and their places, for which that is the same."""
         places = list(enumerate(self.tables))
         if rule.needs_max_model_len:
@@ -89,7 +90,7 @@ class Sweep:
         for group in groups:
             table = group[0][1]
             runs = rule.runs(num_reqs, num_tokens, table.max_model_len)
-            yield runs, find_worst(runs, table), group
+            yield runs, find_peaks(runs, table), group
 
     def layouts(self, rule: Rule, table: BlockTable, num_reqs: Ints, num_tokens: Ints) -> list[Layout]:
         """The layouts of n shapes num_reqs [n], num_tokens [n]."""
@@ -110,8 +111,9 @@ class Sweep:
             table.max_model_len_for(worst.pages),
         ]
         groups = _groups(runs, table) if self.groups else [None] * len(num_reqs)
+        slots = table.row_slots
         return [
-            self._layout(rule, table, group, *values)
+            self._layout(rule, table, slots, group, *values)
             for *values, group in zip(*(column.tolist() for column in columns), groups, strict=True)
         ]
 
@@ -119,6 +121,7 @@ class Sweep:
         self,
         rule: Rule,
         table: BlockTable,
+        slots: int,
         groups: tuple[Group, ...] | None,
         num_reqs: int,
         num_tokens: int,
@@ -132,7 +135,6 @@ class Sweep:
         longest: int,
         needs_row: int,
     ) -> Layout:
-        slots = table.row_slots
         verdict, reach = VERDICTS[severity]
         needs = Needs(needs_row, longest)
         return Layout(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from dummyaudit.audit import Severities, Worst, find_severity
+from dummyaudit.audit import Severities, Worst, find_severity, find_worst
 from dummyaudit.axes import Ints
 from dummyaudit.block_table import BlockTable
 from dummyaudit.counts import Cells, Counts, Ranks, WorstLayouts, make_cells
@@ -117,14 +117,14 @@ def tally_part(
         cells, starts = plan.cells.of(start, end)
         done = (start - first) * per_shape
         for r, rule in enumerate(sweep.rules):
-            for runs, worst, tables in sweep.judged(rule, num_reqs, num_tokens):
-                ranks = Ranks(worst, start, cells, starts)
+            for runs, peaks, tables in sweep.judged(rule, num_reqs, num_tokens):
+                ranks = Ranks(peaks, start, cells, starts)
                 for t, table in tables:
-                    severity = find_severity(runs, worst, rows, table)
+                    severity = find_severity(runs, peaks, rows, table)
                     part.counts[t][r].add(severity, ranks)
                     part.worst.add(severity, ranks, table, (t, start, r))
                     if check:
-                        check(rule, table, num_reqs, num_tokens, rows, runs, severity, worst)
+                        check(rule, table, num_reqs, num_tokens, rows, runs, severity, find_worst(runs, table))
                     done += end - start
                     if progress:
                         progress(done, (last - first) * per_shape)

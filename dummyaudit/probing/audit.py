@@ -179,12 +179,12 @@ class _Evidence:
         """As `dummyaudit.tally.Check`."""
         used = runs.count > 0
         kept = (runs.count * runs.query_len).sum(axis=0) == num_tokens
-        kept &= runs.count.sum(axis=0) <= max_num_seqs
+        kept &= runs.num_reqs <= max_num_seqs
         kept &= (~used | ((runs.query_len > 0) & (runs.seq_len > 0))).all(axis=0)
         if not kept.any():
             return
         runs = Runs(runs.count[:, kept], runs.query_len[:, kept], runs.seq_len[:, kept])
-        worst = Worst(worst.request[kept], worst.seq_len[kept], worst.pages[kept], worst.longest[kept])
+        worst = Worst(worst.longest[kept], worst.pages[kept], worst.request[kept], worst.seq_len[kept])
         shapes = num_reqs[kept], num_tokens[kept], max_num_seqs[kept]
         self.inner(rule, table, *shapes, runs, severity[kept], worst)
         self.built += int(kept.sum())

@@ -48,7 +48,7 @@ def test_arithmetic(benchmark: Any, add_row: Callable[..., None], num_reqs: int)
     add_row(name, f"{peak:.0f} MB", "peak resident memory", "", "at most 500 MB")
 
 
-SHAPES = 2**21
+SHAPES = 2**23
 
 CORES = """
 import json, sys, time
@@ -80,7 +80,7 @@ def test_rule_against_the_bandwidth_of_memory(
     def audit() -> Any:
         return dummyaudit.grid(
             num_reqs=range(1, 1025),
-            num_tokens=range(1024, 1024 + 2048),
+            num_tokens=range(1024, 1024 + SHAPES // 1024),
             max_model_len=64,
             rules=[rule],
             device="none",

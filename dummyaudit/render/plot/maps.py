@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
-from dummyaudit.audit import FITS, NEXT_ROW, OVER_LENGTH, PAST_TABLE, Severities, find_severity, find_worst
+from dummyaudit.audit import FITS, NEXT_ROW, OVER_LENGTH, PAST_TABLE, Severities, find_peaks, find_severity
 from dummyaudit.axes import Ints
 from dummyaudit.block_table import BlockTable, cdiv
 from dummyaudit.errors import InputError
@@ -127,7 +127,7 @@ def _of_space(space: Space, rule: Rule, table: BlockTable, columns: int, rows: i
 
 def _severity(rule: Rule, table: BlockTable, reqs: Ints, tokens: Ints, max_num_seqs: Ints) -> Severities:
     runs = rule.runs(reqs, tokens, table.max_model_len)
-    return find_severity(runs, find_worst(runs, table), max_num_seqs, table)
+    return find_severity(runs, find_peaks(runs, table), max_num_seqs, table)
 
 
 def _of_sweep(sweep: Sweep, columns: int, rows: int) -> Iterator[list[Map]]:
