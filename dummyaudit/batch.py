@@ -65,9 +65,9 @@ def build_batch(
         num_tokens: [n] their tokens.
         max_num_seqs: [n] rows of the table of each.
         table: the geometry of rows and pages.
-        device: where the tensors are made.
+        device: where the tensors shall be.
     """
-    # What differs from request to request is laid out by NumPy, as the engine does it, and sent to the device.
+    # All that is not zeros is laid out by NumPy and sent to the device, as the engine does it.
     k, n = runs.count.shape
     num_reqs = runs.num_reqs
     # Of each layout what query_start_loc begins with, the runs, and the padding behind the last request.
@@ -78,16 +78,18 @@ def build_batch(
     step[0, 1:] = -num_tokens[:-1]  # takes back all that is summed before it
     num_scheduled_tokens = _expand(step[1:-1], count[1:-1])
     # Sums over all layouts may wrap, their differences do not.
-    last = np.cumsum(num_scheduled_tokens, dtype=np.int32) - 1
-    earlier = (np.cumsum(num_tokens) - num_tokens).astype(np.int32)
-    most_pages = table.pages(int(runs.seq_len.max()))
+    logits_indices = np.cumsum(num_scheduled_tokens, dtype=np.int32)
+    logits_indices -= np.repeat((np.cumsum(num_tokens) - num_tokens + 1).astype(np.int32), num_reqs)
+    row_slots, most_pages = table.row_slots, table.pages(int(runs.seq_len.max()))
+    # The last row's reads have to stay in the guard.
+    memory = _build_memory(int(max_num_seqs.max()) * row_slots, most_pages - row_slots)
     return DummyBatch(
         num_scheduled_tokens=num_scheduled_tokens,
         seq_lens=to_device(_expand(seq_len[1:], count[1:]), device),
         query_start_loc=to_device(np.cumsum(_expand(step, count), dtype=np.int32), device),
         positions=torch.zeros(int(num_tokens.sum()), dtype=torch.int64, device=device),
-        logits_indices=to_device(last - np.repeat(earlier, num_reqs), device),
-        memory=_build_memory(int(max_num_seqs.max()), table.row_slots, most_pages, device),
+        logits_indices=to_device(logits_indices, device),
+        memory=to_device(memory, device),
         num_reqs=num_reqs,
         max_num_seqs=max_num_seqs,
         table=table,
@@ -104,16 +106,9 @@ def _expand(values: npt.NDArray[np.int32], counts: Ints) -> npt.NDArray[np.int32
     return np.repeat(values.T.ravel(), counts.T.ravel())
 
 
-def _build_memory(rows: int, slots: int, most_pages: int, device: str | torch.device) -> torch.Tensor:
-    """A table between guards that hold every read of `most_pages` pages, those of the last row too."""
-    end = MIN_GUARD + rows * slots
-    size = end + max(most_pages - slots, MIN_GUARD)
-    memory = torch.full((size,), CANARY, dtype=torch.int32, device=device)
-    first_ids = torch.arange(0, rows * slots, slots, dtype=torch.int32, device=device)
-    # Quicker than to count through all slots.
-    torch.add(
-        first_ids[:, None],
-        torch.arange(slots, dtype=torch.int32, device=device),
-        out=memory[MIN_GUARD:end].view(rows, slots),
-    )
+def _build_memory(slots: int, beyond: int) -> npt.NDArray[np.int32]:
+    """A table of so many slots between guards, of which the one behind it holds `beyond` reads."""
+    end = MIN_GUARD + slots
+    memory = np.arange(-MIN_GUARD, slots + max(beyond, MIN_GUARD), dtype=np.int32)
+    memory[:MIN_GUARD] = memory[end:] = CANARY
     return memory
