@@ -7,6 +7,7 @@ import io
 import re
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from cli_helpers import OVERFLOWS, assert_refused, call, shell, start
@@ -103,6 +104,15 @@ def test_a_file_that_cannot_be_drawn_is_refused_before_anything_is_printed(
 ) -> None:
     assert_refused(call(capsys, *command, "--plot", str(tmp_path / name)), name)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["missing/picture.png", "directory.svg", "picture.jpg"])
+def test_a_file_that_cannot_be_written_is_refused_before_any_work(
+    capsys: Capture, command: tuple[str, ...], name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "directory.svg").mkdir()
+    with mock.patch("dummyaudit.cli.run.run", side_effect=AssertionError("the audit ran")):
+        assert_refused(call(capsys, *command, "--plot", str(tmp_path / name)), name)
 
 
 def test_a_closed_pipe_keeps_the_verdict(command: tuple[str, ...]) -> None:

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import builtins
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -72,7 +75,7 @@ def test_maps_of_a_grid_hold_the_worst_of_its_layouts(bins: tuple[int, int]) -> 
         num_reqs=[3, 8, 64, 256], num_tokens=range(8, 600, 7), max_model_len=[16, 300], rules=["last"], device="none"
     )
     ranks = {words: severity for severity, words in VERDICTS.items()}
-    for (one,), length in zip(make_maps(report, *bins), [16, 300], strict=True):
+    for (one,), length in zip(make_maps(report, *bins)[0], [16, 300], strict=True):
         worst = np.full(one.severity.shape, NO_SHAPE)
         for layout in report.layouts:
             if layout.max_model_len != length:
@@ -114,7 +117,7 @@ def test_the_saw_tooth_of_reachable_shapes_is_one_row() -> None:
 def test_maps_of_a_deployment_hold_the_worst_of_its_layouts(bins: tuple[int, int]) -> None:
     report = engine()
     ranks = {words: severity for severity, words in VERDICTS.items()}
-    (found,) = make_maps(report, *bins)
+    (found,), _ = make_maps(report, *bins)
     assert [one.max_model_len for one in found] == [16, 4096]
     for one in found:
         worst = np.full(one.severity.shape, NO_SHAPE)
@@ -217,6 +220,23 @@ def test_maps_that_are_left_out_are_counted() -> None:
     text = picture(REPORTS["grid"](), PLAIN)
     assert "and 3 more block tables (--all draws them)" in text
     assert "more block table" not in picture(REPORTS["grid"](), Style(width=80, all=True))
+
+
+@pytest.mark.parametrize("make", [frontier, partial(api.grid, device="none")])
+def test_only_maps_that_are_shown_are_drawn(make: Callable[..., Report]) -> None:
+    report = make(max_model_len=[*range(16, 116), 4096, 8192], rules=["last"])
+    with mock.patch.object(maps, "Map", wraps=maps.Map) as drawn:
+        text = picture(report, PLAIN)
+    assert drawn.call_count == 4
+    assert "max_model_len 19," in text
+    assert "and 98 more block tables" in text
+
+
+def test_block_tables_that_overflow_are_drawn_before_others() -> None:
+    text = picture(frontier(max_model_len=[1024, 4096, 16], block_size=[16, 32], rules=["last"]), PLAIN)
+    assert text.count("max_model_len 16,") == 2
+    assert "max_model_len 1024," in text
+    assert "max_model_len 4096," not in text
 
 
 @pytest.mark.parametrize("form", ["png", "svg"])

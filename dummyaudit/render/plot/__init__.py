@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import tempfile
 from typing import TYPE_CHECKING
 
 from dummyaudit.errors import InputError
@@ -34,10 +36,17 @@ def check_path(path: str) -> None:
     """Refuses a file that `save` cannot write, before any work is done.
 
     Raises:
-        InputError: the name ends in nothing that is known, or matplotlib is not installed.
+        InputError: the name ends in nothing that is known, it cannot be written, or matplotlib is not installed.
     """
     if os.path.splitext(path)[1].lower() not in IMAGES:
         raise InputError(f"--plot {path!r}: a picture is {' or '.join(IMAGES)}", "name the file picture.png")
+    try:
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with tempfile.TemporaryFile(dir=os.path.dirname(os.path.realpath(path))):
+            pass
+    except OSError as error:
+        raise InputError(f"cannot write {path!r}: {error.strerror or error}") from error
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:

@@ -89,8 +89,7 @@ def _legend(figure: Figure, found: set[int], names: dict[int, str]) -> None:
 
 def _maps(report: Report) -> Figure:
     """A row for each block table, a column for each rule."""
-    groups = list(make_maps(report, _COLUMNS, _ROWS))
-    telling = [maps for maps in groups if any((one.severity > 1).any() for one in maps)] or groups
+    telling, _ = make_maps(report, _COLUMNS, _ROWS, _MOST)
     across = max(map(len, telling))
     telling = telling[: max(_MOST // across, 1)]
     figure, panels = _panels(len(telling), across, 3.8)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,13 +13,15 @@ from dummyaudit.audit import FITS, NEXT_ROW, OVER_LENGTH, PAST_TABLE, Severities
 from dummyaudit.axes import Ints
 from dummyaudit.block_table import BlockTable, cdiv
 from dummyaudit.errors import InputError
-from dummyaudit.frontier_report import FrontierReport
+from dummyaudit.frontier_report import Frontier, FrontierReport
 from dummyaudit.frontier_space import Space
 from dummyaudit.layout import Layout
 from dummyaudit.render.words import rule_title
-from dummyaudit.report import Report
+from dummyaudit.report import Cell, DeploymentCase, Report
 from dummyaudit.rules import Rule
 from dummyaudit.sweep import Layouts, Sweep
+
+_T = TypeVar("_T")
 
 NO_SHAPE = -1
 NAMES = {
@@ -60,24 +63,62 @@ class Map:
     max_model_len: int
 
 
-def make_maps(report: Report, columns: int, rows: int) -> Iterator[list[Map]]:
+def make_maps(report: Report, columns: int, rows: int, most: int | None = None) -> tuple[list[list[Map]], int]:
     """The maps of a report, of at most so many columns and rows; those to be seen side by side together.
+
+    Args:
+        report: what to draw.
+        columns: most columns of a map.
+        rows: most rows of a map.
+        most: of how many block tables, or deployments, or None for all. Those are the first with an overflow or,
+            where there is none, with anything flagged. The others cost nothing.
+
+    Returns:
+        The maps, and how many block tables are left out.
 
     Raises:
         InputError: the report has no shapes to draw.
     """
     if isinstance(report, FrontierReport) and report.space:
-        for table in report.tables:
-            yield [_of_space(report.space, rule, table, columns, rows) for rule in report.audited]
-    elif isinstance(report.layouts, Layouts):
-        yield from _of_sweep(report.layouts.sweep, columns, rows)
-    elif report.cases:
-        for case in report.cases:
-            title = " ".join(filter(None, (case.deployment, case.release, case.runner)))
-            by_table = groupby(case.layouts, key=lambda layout: (layout.max_model_len, layout.block_size))
-            yield [_of_layouts(title, list(layouts), columns, rows) for _, layouts in by_table]
-    else:
-        raise InputError(f"a {report.command} report without shapes has no picture")
+        space, rules = report.space, report.audited
+        tables = _telling(report.tables, _by_table(report.totals, len(report.tables)), most)
+        maps = [[_of_space(space, rule, table, columns, rows) for rule in rules] for table in tables]
+        return maps, len(report.tables) - len(tables)
+    if isinstance(report.layouts, Layouts):
+        sweep = report.layouts.sweep
+        tables = _telling(sweep.tables, _by_table(report.cells, len(sweep.tables)), most)
+        return list(_of_sweep(replace(sweep, tables=tables), columns, rows)), len(sweep.tables) - len(tables)
+    if report.cases:
+        verdicts = [{layout.verdict for layout in case.layouts} for case in report.cases]
+        cases = _telling(report.cases, [_worst("overflow" in v, "over-length" in v) for v in verdicts], most)
+        return [_of_case(case, columns, rows) for case in cases], len(report.cases) - len(cases)
+    raise InputError(f"a {report.command} report without shapes has no picture")
+
+
+def _worst(overflow: object, over_length: object) -> int:
+    return NEXT_ROW if overflow else OVER_LENGTH if over_length else FITS
+
+
+def _by_table(counts: Sequence[Frontier] | Sequence[Cell], tables: int) -> list[int]:
+    """The severity of each block table, whose counts follow each other."""
+    each = len(counts) // tables
+    parts = (counts[i * each : (i + 1) * each] for i in range(tables))
+    return [_worst(any(c.overflow for c in part), any(c.over_length for c in part)) for part in parts]
+
+
+def _telling(items: Sequence[_T], severities: Sequence[int], most: int | None) -> tuple[_T, ...]:
+    """All, or at most so many of the worst: with an overflow or, where there is none, with anything flagged."""
+    if most is None:
+        return tuple(items)
+    worst = max(severities)
+    return tuple(item for item, severity in zip(items, severities, strict=True) if severity == worst)[:most]
+
+
+def _of_case(case: DeploymentCase, columns: int, rows: int) -> list[Map]:
+    """The maps of a deployment, one for each block table."""
+    title = " ".join(filter(None, (case.deployment, case.release, case.runner)))
+    by_table = groupby(case.layouts, key=lambda layout: (layout.max_model_len, layout.block_size))
+    return [_of_layouts(title, list(layouts), columns, rows) for _, layouts in by_table]
 
 
 def _title(rule: str, max_model_len: int, block_size: int, row_slots: int) -> str:

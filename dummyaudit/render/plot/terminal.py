@@ -29,25 +29,15 @@ def maps_picture(report: Report, style: Style) -> str:
     """The maps of a report, those of one block table side by side, with a legend."""
     abreast = 2 if style.width >= _SIDE_BY_SIDE else 1
     width = (style.width - _GAP * (abreast - 1)) // abreast
-    groups = list(make_maps(report, max(width - _margin(report) - 1, 8), _LINES * (1 + uses_half_blocks(style))))
-    shown = groups if style.all else _telling(groups)[:_MOST]
+    columns, rows = max(width - _margin(report) - 1, 8), _LINES * (1 + uses_half_blocks(style))
+    shown, hidden = make_maps(report, columns, rows, None if style.all else _MOST)
     blocks = []
     for maps in shown:
         drawn = [_draw(one, width, style) for one in maps]
         blocks += [_beside(drawn[i : i + abreast], width) for i in range(0, len(drawn), abreast)]
-    hidden = len(groups) - len(shown)
     if hidden:
         blocks.append(f"and {hidden} more block table{'s' * (hidden > 1)} (--all draws them)\n")
     return "\n".join([*blocks, _legend(shown, style)])
-
-
-def _telling(groups: list[list[Map]]) -> list[list[Map]]:
-    """Those with an overflow, or with anything flagged, or all."""
-    for least in (2, 1):
-        found = [maps for maps in groups if any((one.severity >= least).any() for one in maps)]
-        if found:
-            return found
-    return groups
 
 
 def _margin(report: Report) -> int:
